@@ -1,6 +1,6 @@
 /* Bookings of links and hosts on a common timeline; see controller/policies/ledger.py, which says what each function does. */
 #pragma once
-#include "state.h"
+#include "timeline.h"
 
 static inline int64_t most(int64_t a, int64_t b)
 {
@@ -28,9 +28,11 @@ static uint32_t new_resource(struct core *core, int64_t capacity, bool ordered)
 {
 	GROW(core->resources, core->resource_room, core->resource_count + 1);
 	struct resource *resource = &core->resources[core->resource_count];
-	struct span *spans = resource->spans; /* of a resource of the network before */
-	uint32_t room = resource->room;
-	*resource = (struct resource){.capacity = capacity, .lines = NONE, .ordered = ordered, .spans = spans, .room = room};
+	struct resource before = *resource; /* what it has room for is that of a resource of the network before */
+	*resource = (struct resource){
+		.capacity = capacity, .lines = NONE, .ordered = ordered, .spans = before.spans, .room = before.room,
+		.points = before.points, .point_room = before.point_room,
+	};
 	return core->resource_count++;
 }
 
@@ -44,10 +46,11 @@ static void book(struct core *core, uint32_t number)
 		int64_t amount = take == pair->links ? 1 : booking->amount;
 		GROW(resource->spans, resource->room, resource->count + 1);
 		positions[take] = resource->count;
-		resource->spans[resource->count++] =
-			(struct span){booking->start, booking->end, amount, number, take, booking->released};
+		resource->spans[resource->count++] = (struct span){number, take};
 		resource->booked += amount;
+		timeline_add(resource, booking->start, booking->end, amount);
 		if (booking->released) {
+			timeline_release(resource, booking->end);
 			resource->settled = most(resource->settled, booking->end);
 		} else {
 			resource->reserved += amount;
@@ -60,11 +63,10 @@ static void release(struct core *core, uint32_t number)
 {
 	struct booking *booking = &core->bookings[number];
 	const struct pair *pair = &core->pairs[booking->pair];
-	const uint32_t *positions = positions_of(core, number);
 	booking->released = true;
 	for (uint32_t take = 0; take <= pair->links; take++) {
 		struct resource *resource = resource_at(core, pair, take);
-		resource->spans[positions[take]].released = true;
+		timeline_release(resource, booking->end);
 		resource->reserved -= take == pair->links ? 1 : booking->amount;
 		resource->settled = most(resource->settled, booking->end);
 	}
@@ -86,9 +88,11 @@ static void unbook(struct core *core, uint32_t number)
 		if (at == NONE)
 			continue;
 		struct resource *resource = resource_at(core, pair, take);
-		resource->booked -= resource->spans[at].amount;
+		int64_t amount = take == pair->links ? 1 : booking->amount;
+		resource->booked -= amount;
 		if (!booking->released)
-			resource->reserved -= resource->spans[at].amount;
+			resource->reserved -= amount;
+		timeline_remove(resource, booking->start, booking->end, amount, booking->released);
 		resource->count--;
 		if (resource->ordered)
 			for (; at < resource->count; at++)
@@ -99,110 +103,20 @@ static void unbook(struct core *core, uint32_t number)
 	}
 }
 
-/* Sorts by time, and at one instant what ends before what begins. Mostly few changes. */
-static void sort_changes(struct change *changes, uint32_t count)
-{
-	for (uint32_t gap = count > 32 ? count / 3 : 1; gap; gap = gap > 3 ? gap / 3 : gap - 1 ? 1 : 0)
-		for (uint32_t one = gap; one < count; one++) {
-			struct change change = changes[one];
-			uint32_t at = one;
-			for (; at >= gap; at -= gap) {
-				const struct change *before = &changes[at - gap];
-				if (before->at < change.at || (before->at == change.at && before->amount <= change.amount))
-					break;
-				changes[at] = *before;
-			}
-			changes[at] = change;
-		}
-}
-
-static int64_t peak(struct core *core, const struct resource *resource, int64_t start, int64_t end)
-{
-	int64_t load = 0, rising = 0;
-	for (uint32_t at = 0; at < resource->count; at++) {
-		const struct span *span = &resource->spans[at];
-		if (span->end <= start || span->start >= end)
-			continue;
-		if (span->start > start)
-			rising += span->amount;
-		else
-			load += span->amount;
-	}
-	if (!rising)
-		return load;
-	uint32_t count = 0;
-	GROW(core->changes, core->change_room, 2 * resource->count);
-	for (uint32_t at = 0; at < resource->count; at++) {
-		const struct span *span = &resource->spans[at];
-		if (span->end <= start || span->start >= end)
-			continue;
-		core->changes[count++] = (struct change){span->end, -span->amount};
-		if (span->start > start)
-			core->changes[count++] = (struct change){span->start, span->amount};
-	}
-	sort_changes(core->changes, count);
-	int64_t highest = load;
-	for (uint32_t at = 0; at < count; at++) {
-		load += core->changes[at].amount;
-		highest = most(highest, load);
-	}
-	return highest;
-}
-
-/* Whether an amount fits beside all that is booked; else *next is the first end after the start. Most questions are answered by
- * sums. */
-static bool has_room_or_next(const struct resource *resource, int64_t start, int64_t end, int64_t amount, int64_t *next)
-{
-	if (resource->booked + amount <= resource->capacity)
-		return true;
-	int64_t load = 0, rising = 0, first = INT64_MAX;
-	for (uint32_t at = 0; at < resource->count; at++) {
-		const struct span *span = &resource->spans[at];
-		if (span->end <= start)
-			continue;
-		first = least(first, span->end);
-		if (span->start >= end)
-			continue;
-		if (span->start > start)
-			rising += span->amount;
-		else
-			load += span->amount;
-	}
-	*next = first;
-	if (load + amount > resource->capacity)
-		return false;
-	if (load + rising + amount <= resource->capacity)
-		return true;
-	/* Only where a span begins the load rises. */
-	int64_t known = start;
-	for (uint32_t one = 0; one < resource->count; one++) {
-		int64_t begins = resource->spans[one].start;
-		if (begins <= start || begins >= end || begins == known)
-			continue;
-		known = begins;
-		load = amount;
-		for (uint32_t at = 0; at < resource->count; at++) {
-			const struct span *span = &resource->spans[at];
-			load += span->start <= begins && span->end > begins ? span->amount : 0;
-		}
-		if (load > resource->capacity)
-			return false;
-	}
-	return true;
-}
-
 static bool has_room(const struct resource *resource, int64_t start, int64_t end, int64_t amount)
 {
 	int64_t next;
 	return has_room_or_next(resource, start, end, amount, &next);
 }
 
-/* Beyond the frontier `reserved` is the load. */
-static inline bool has_room_ahead(const struct resource *resource, int64_t start, int64_t end, int64_t amount)
+/* Whether an amount fits; beyond the frontier `reserved` is the load. Else *next is the first instant from which it may, as far
+ * as what is booked says. */
+static inline bool has_room_ahead(const struct resource *resource, int64_t start, int64_t end, int64_t amount, int64_t *next)
 {
-	if (start >= resource->settled)
-		return resource->reserved + amount <= resource->capacity;
-	return has_room(resource, start, end, amount);
+	if (start < resource->settled)
+		return has_room_or_next(resource, start, end, amount, next);
+	*next = INT64_MAX;
+	return resource->reserved + amount <= resource->capacity;
 }
 
 static bool fits(struct core *core, const struct pair *pair, int64_t start, int64_t end, int64_t amount)
@@ -230,17 +144,19 @@ static int64_t earliest(struct core *core, const struct pair *pair, int64_t star
 	return least(start, limit);
 }
 
-/* The first end after an instant of a released booking on a pair's resources; INT64_MAX: there is none. */
-static int64_t next_release(struct core *core, const struct pair *pair, int64_t after)
+/* The first end from an instant on, on any of a pair's resources, of a booking whose end was foreseen; INT64_MAX: there is none. */
+static int64_t next_release(struct core *core, const struct pair *pair, int64_t from)
 {
 	int64_t first = INT64_MAX;
-	for (uint32_t take = 0; take <= pair->links; take++) {
-		const struct resource *resource = resource_at(core, pair, take);
-		for (uint32_t at = 0; at < resource->count && resource->settled > after; at++) {
-			const struct span *span = &resource->spans[at];
-			if (span->released && span->end > after)
-				first = least(first, span->end);
-		}
-	}
+	for (uint32_t take = 0; take <= pair->links; take++)
+		first = least(first, first_release(resource_at(core, pair, take), from));
 	return first;
+}
+
+/* The last such end, if it is after an instant; else the instant. */
+static int64_t newest_release(struct core *core, const struct pair *pair, int64_t after)
+{
+	for (uint32_t take = 0; take <= pair->links; take++)
+		after = last_release(resource_at(core, pair, take), after);
+	return after;
 }

@@ -12,7 +12,7 @@ static void grant(struct core *core, uint32_t number, int64_t start)
 	if (pair->need < reserved)
 		for (uint32_t take = 0; take < pair->links; take++) {
 			struct resource *link = resource_at(core, pair, take);
-			reserved = least(reserved, link->capacity - peak(core, link, start, end));
+			reserved = least(reserved, link->capacity - peak(link, start, end));
 		}
 	pair->granted = ++core->turns;
 	pair->passed_over = 0;
@@ -45,37 +45,38 @@ static void grant(struct core *core, uint32_t number, int64_t start)
 	core->granted[core->granted_count++] = at;
 }
 
-/* A resource that has no room for a pair from a start on; NONE: there is room. */
-static uint32_t blocker(struct core *core, const struct pair *pair, int64_t start)
+/* A resource that has no room for a pair from a start on, and in *next when it may have; NONE: there is room. */
+static uint32_t blocker(struct core *core, const struct pair *pair, int64_t start, int64_t *next)
 {
 	const uint32_t *links = &core->links[(size_t)(pair - core->pairs) * core->links_most];
 	int64_t end = start + pair->length;
 	for (uint32_t take = 0; take < pair->links; take++)
-		if (!has_room_ahead(&core->resources[links[take]], start, end, pair->need))
+		if (!has_room_ahead(&core->resources[links[take]], start, end, pair->need, next))
 			return links[take];
 	uint32_t host = core->nodes[pair->node].resource;
-	return has_room_ahead(&core->resources[host], start, end, 1) ? NONE : host;
+	return has_room_ahead(&core->resources[host], start, end, 1, next) ? NONE : host;
 }
 
+/* Grants a slot from an instant on, or from the end of a slot that was granted before; or parks the pair where the last of these
+ * ends has no room for it. Before `next` none has. */
 static void attempt(struct core *core, uint32_t number, int64_t instant)
 {
 	struct pair *pair = &core->pairs[number];
+	int64_t next;
 	pair->entered = false;
 	instant = most(instant, core->now + core->nodes[pair->node].delay);
-	uint32_t full = blocker(core, pair, instant);
-	if (full == NONE) {
-		grant(core, number, instant);
-		return;
-	}
-	bool running = core->resources[full].settled > instant;
-	while (running && (instant = next_release(core, pair, instant)) != INT64_MAX) {
-		full = blocker(core, pair, instant);
-		if (full == NONE) {
-			grant(core, number, instant);
-			return;
+	uint32_t full = blocker(core, pair, instant, &next);
+	if (full != NONE && core->resources[full].settled > instant) {
+		int64_t last = newest_release(core, pair, instant);
+		while (full != NONE && instant < last) {
+			instant = next < last ? next_release(core, pair, next) : last;
+			full = blocker(core, pair, instant, &next);
 		}
 	}
-	park(core, number, full);
+	if (full == NONE)
+		grant(core, number, instant);
+	else
+		park(core, number, full);
 }
 
 static void book_ahead(struct core *core, uint32_t number, int64_t instant)

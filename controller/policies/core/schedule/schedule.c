@@ -74,8 +74,10 @@ struct core *core_new(const struct terms *terms)
 
 void core_free(struct core *core)
 {
-	for (uint32_t at = 0; at < core->resource_room; at++)
+	for (uint32_t at = 0; at < core->resource_room; at++) {
 		array_free(core->resources[at].spans);
+		array_free(core->resources[at].points);
+	}
 	for (uint32_t at = 0; at < core->line_room; at++)
 		array_free(core->lines[at].heap.items);
 	map_free(&core->node_of);
@@ -84,7 +86,7 @@ void core_free(struct core *core)
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
 		core->bookings, core->positions, core->ends.items, core->running.items, core->freed, core->loose, core->oldest,
-		core->attempts.items, core->ahead.items, core->changes, core->granted, core->grants, core->revokes,
+		core->attempts.items, core->ahead.items, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)

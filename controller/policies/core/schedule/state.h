@@ -32,18 +32,27 @@ struct line {
 	uint32_t resource, next, of;
 };
 
-/* A booking as a resource knows it. */
+/* A booking as a resource knows it: the resource is the booking's take-th. */
 struct span {
-	int64_t start, end, amount;
-	uint32_t booking, take : 31, released : 1; /* the resource is the booking's take-th */
+	uint32_t booking, take;
+};
+
+/* Something begins or ends at this instant, so many spans of a resource; from then on, until the next point, so much is booked. */
+struct point {
+	int64_t at, load;
+	uint32_t spans, releases; /* releases: those that end, and whose end was foreseen */
 };
 
 struct resource {
+	/* what an attempt reads */
 	int64_t capacity, reserved, settled, booked; /* booked: all spans together, at whatever time */
-	struct span *spans;
-	uint32_t count, room, lines;
+	struct point *points;                        /* in the order of their instants */
+	uint32_t point_count, lines;
 	bool freed, ordered; /* ordered: a host, whose spans stay in the order in which they were booked */
 	bool recharged;      /* its capacity is another than a moment ago */
+	/* what a booking reads */
+	struct span *spans;
+	uint32_t count, room, point_room;
 } __attribute__((aligned(LINE)));
 
 struct node {
@@ -105,10 +114,6 @@ struct attempt {
 #define ATTEMPT_BEFORE(a, b) ((a).of != (b).of ? (a).of < (b).of : entry_before(&(a).entry, &(b).entry))
 HEAP(attempts, struct attempt, ATTEMPT_BEFORE)
 
-struct change {
-	int64_t at, amount;
-};
-
 struct core {
 	/* terms */
 	int64_t slice, minimum_active, headroom_ppm, minimum_ppm, burst_bytes, packet_bytes;
@@ -138,8 +143,6 @@ struct core {
 	struct attempts attempts;
 	struct dues ahead;
 	uint64_t selection, forwarding, marks;
-	struct change *changes;
-	uint32_t change_room;
 	uint32_t *granted, granted_count, granted_room;
 	uint64_t *fresh; /* pairs that are wanted now, by destination */
 	uint32_t *gone, fresh_room, gone_count, gone_room;
