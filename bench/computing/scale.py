@@ -2,7 +2,7 @@
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
 what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at
-other ticks it is left alone. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices
+other ticks it is left alone; where a plan left work to the next one, that follows at the same tick. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices
 more where there are many slots of which few are given back, as the coordinator's own `Foresight` says. Half of the hosts send
 to the other half, `destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands
 come at random, as many for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of
@@ -169,9 +169,11 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
             told_yields += len(said.returned)
             if told:
                 times.events_ns += schedule.say(said, now_ns)
-            if told or (schedule.event_ns is not None and schedule.event_ns - lead_ns <= now_ns):
+            due = bool(told) or (schedule.event_ns is not None and schedule.event_ns - lead_ns <= now_ns)
+            while due:
                 horizon_ns = foresight.horizon_ns(now_ns + lead_ns, case.slice_ns, slots=told_slots, yields=told_yields)
                 took_ns, grants, revokes = schedule.plan(now_ns, horizon_ns)
+                due = schedule.event_ns is not None and schedule.event_ns <= now_ns
                 times.plans_ns += took_ns
                 times.longest_ns = max(times.longest_ns, took_ns)
                 new = grants[grants["slot"] > seen]

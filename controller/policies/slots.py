@@ -30,6 +30,8 @@ class Slots:
         """The same for slots whose end is foreseen and not reached."""
         self.freed: dict[Resource[Pair], None] = {}
         """The resources of which a booking ended since the last selection, or that carry more or less since."""
+        self.more = False
+        """Some were freed since a selection was begun or continued."""
         self.loose: dict[Pair, None] = {}
         """Wanted pairs that have neither a slot nor a place in a line."""
         self._granted: dict[int, Slot] = {}
@@ -137,13 +139,17 @@ class Slots:
         self.drop(booking)
 
     def _free(self, booking: Booking[Pair]) -> None:
-        for resource, _ in booking.takes:
-            self.freed[resource] = None
+        self.free(resource for resource, _ in booking.takes)
         pair = booking.owner
         if pair.last != pair.granted:
             pair.before = pair.last, pair.host.last
             pair.last = pair.host.last = pair.granted
         self.loosen(pair)
+
+    def free(self, resources: Iterable[Resource[Pair]]) -> None:
+        """Has those which wait for these resources tried at the next selection."""
+        self.freed.update(dict.fromkeys(resources))
+        self.more = True
 
     def loosen(self, pair: Pair) -> None:
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""

@@ -16,7 +16,7 @@ since; its host reports anew what is left when a slot ends. Deadlines change the
 nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot
 keep a link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
 
-*Convergence.* In one selection no pair is tried twice, and every selection of a `plan` is for a later end, of which there
+*Convergence.* In one selection no pair is tried twice while nothing else ends, and every selection of a `plan` is for a later end, of which there
 are finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
@@ -45,8 +45,11 @@ ends early, those which wait to begin are brought forward where they fit: grante
 length, with an earlier start. One plan tries `FORWARD_AT_ONCE` of them, the earliest; where thousands wait to begin, each end
 would have all of them told again. Then the rest of the room goes to waiting pairs.
 
-*Maximality.* When `plan` returns, no wanted pair of an idle node would fit on all of its links from now on for one slice,
-unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of pairs that have just begun
+*Pieces.* A plan stops after `GRANTS_AT_ONCE` slots, so that nobody waits for it for long. It may stop in the middle of a selection:
+the next plan, which is due at once, goes on with it, and who was passed over is seen at its end.
+
+*Maximality.* When `plan` returns, and no other is due at once, no wanted pair of an idle node would fit on all of its links from
+now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of pairs that have just begun
 to wait, or have a new path, one plan tries `LOOSE_AT_ONCE` at most, the first in their order; the next plan is due at once.
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
@@ -82,7 +85,7 @@ from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Ro
 from controller.policies.slots import Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-LOOSE_AT_ONCE = 256
+LOOSE_AT_ONCE, GRANTS_AT_ONCE = 256, 128
 
 
 class Timeslice(Policy):
@@ -96,7 +99,7 @@ class Timeslice(Policy):
         headroom: float = 0.98,
         minimum_fraction: float = 1.0,
         burst_bytes: int = 32 * FRAME_BYTES,
-        patience: int = 2,
+        patience: int = 4,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
         if patience < 1:
@@ -112,8 +115,14 @@ class Timeslice(Policy):
         self._roster = Roster(self.terms)
         self.numbers = SlotNumbers()
         self._slots = Slots()
-        self._tries = 0
-        """Of new pairs that are left in this plan."""
+        self._tries, self._left = 0, GRANTS_AT_ONCE
+        """Of new pairs, and grants, that are left in this plan."""
+        self._instant_ns = 0
+        self._tried: set[Pair] = set()
+        self._oldest: dict[Resource[Pair], Pair] = {}
+        self._served: Entry[Pair] | None = None
+        """Of a selection that is not over: its instant, the pairs of lines that were tried since something ended, those that waited longest
+        for what was freed, and the first in the order of the new pairs that got a slot."""
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
 
@@ -132,7 +141,7 @@ class Timeslice(Policy):
         if (names := self._roster.recharged(network)) is not None:
             self._recharge(network, names)
             return
-        self._slots.freed.clear()
+        self._end_selection()
         self._roster.set_network(network)
         self._slots.loose.clear()
         for pair in self._roster.pairs():
@@ -150,7 +159,7 @@ class Timeslice(Policy):
         for booking in held:
             booking.remove()
         self._slots.book_again(held)
-        self._slots.freed.update(dict.fromkeys(changed))
+        self._slots.free(changed)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated."""
@@ -240,45 +249,49 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
-        self._tries = LOOSE_AT_ONCE
+        self._tries, self._left = LOOSE_AT_ONCE, GRANTS_AT_ONCE
         self._slots.advance(now_ns)
-        self._slots.bring_forward(now_ns)
         instant_ns = now_ns
+        if self._slots.more:
+            self._slots.bring_forward(now_ns)
+        elif self._slots.freed:
+            instant_ns = max(now_ns, self._instant_ns)
         while True:
             self._slots.foresee(instant_ns)
             self._select(instant_ns)
             end_ns = self._slots.next_end_ns()
-            if end_ns is None or end_ns > horizon_ns:
+            if end_ns is None or end_ns > horizon_ns or self._left <= 0:
                 break
             instant_ns = end_ns
         return self._slots.take_plan()
 
     def next_event_ns(self) -> int | None:
-        """The first end of a slot that is not foreseen yet. Pairs that were not tried yet are due at once."""
-        return self._slots.now_ns if self._slots.loose else self._slots.next_end_ns()
+        """The first end of a slot that is not foreseen yet. What the last plan has left is due at once."""
+        return self._slots.now_ns if self._slots.loose or self._left <= 0 else self._slots.next_end_ns()
 
     def _select(self, instant_ns: int) -> None:
         """Tries those that wait for what was freed, and new pairs (`LOOSE_AT_ONCE` of a plan at most), in their order."""
+        self._instant_ns = instant_ns
         turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
-        oldest: dict[Pair, None] = {}
+        if self._slots.more:
+            self._slots.more = False
+            self._tried.clear()
+        tried = self._tried
         for resource in self._slots.freed:
-            heads = []
+            heads: list[Entry[Pair]] = []
             for of, need, line in lines(resource):
                 if (first := head(line, of)) is not None:
                     if of == ORDINARY:
                         heads.append(first)
-                    if resource.reserved + need <= resource.capacity:
+                    if resource.reserved + need <= resource.capacity and first[3] not in tried:
                         turn.append((of, first, resource, need, line))
-            if heads:
-                oldest[min(heads)[3]] = None
-        self._slots.freed.clear()
+            if heads and resource not in self._oldest:
+                self._oldest[resource] = min(heads)[3]
         if self._tries:
             turn.extend((rank(pair), entry_of(pair), None, 0, []) for pair in self._slots.loose)
             self._slots.loose.clear()
         heapq.heapify(turn)
-        tried: set[Pair] = set()
-        served: Entry[Pair] | None = None
-        while turn:
+        while turn and self._left > 0:
             of, entry, at, need, line = heapq.heappop(turn)
             if at is None and not self._tries:
                 self._slots.loosen(entry[3])
@@ -286,7 +299,7 @@ class Timeslice(Policy):
                 self._tries -= 1
                 self._try(entry[3], instant_ns)
                 if of == ORDINARY and entry[3].booking is not None:
-                    served = min(served or entry, entry)
+                    self._served = min(self._served or entry, entry)
             elif at.reserved + need <= at.capacity:
                 pair = entry[3]
                 if pair.entry is entry and pair not in tried:
@@ -295,11 +308,23 @@ class Timeslice(Policy):
                 first = head(line, of)
                 if first is not None and first[3] not in tried:
                     heapq.heappush(turn, (of, first, at, need, line))
-        for pair in oldest:
-            if pair.booking is None and (served is None or entry_of(pair) < served):
+        if turn:  # the plan is over
+            for _, entry, at, _, _ in turn:
+                if at is None:
+                    self._slots.loosen(entry[3])
+            return
+        for pair in dict.fromkeys(self._oldest.values()):
+            if pair.entry is not None and pair.wanted and (self._served is None or entry_of(pair) < self._served):
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
+        self._end_selection()
+
+    def _end_selection(self) -> None:
+        self._slots.freed.clear()
+        self._tried.clear()
+        self._oldest.clear()
+        self._served = None
 
     def _try(self, pair: Pair, instant_ns: int) -> None:
         """Grants a slot from the instant on, or from the end of a slot that was granted before; or parks the pair."""
@@ -341,6 +366,7 @@ class Timeslice(Policy):
             for link in pair.links:
                 reserved_bps = min(reserved_bps, link.capacity - link.peak(start_ns, end_ns))
         self._turn += 1
+        self._left -= 1
         pair.granted = self._turn
         pair.passed_over = 0
         pair.entry = None

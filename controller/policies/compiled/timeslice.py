@@ -21,7 +21,7 @@ class CompiledTimeslice(Slotted):
         headroom: float = 0.98,
         minimum_fraction: float = 1.0,
         burst_bytes: int = 32 * FRAME_BYTES,
-        patience: int = 2,
+        patience: int = 4,
         library: ctypes.CDLL | None = None,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.

@@ -8,9 +8,10 @@
  * place. */
 static void displace(struct core *core)
 {
-	core->freed_count = core->line_count = 0;
+	core->line_count = 0;
+	end_selection(core);
 	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
-		memset(positions_of(core, at), 0xff, (core->links_most + 1) * sizeof(*core->positions));
+		core->bookings[at].stamp += core->bookings[at].stamp & 1;
 	for (uint32_t one = 0; one < core->loose_count; one++)
 		core->pairs[core->loose[one]].loose = false;
 	core->loose_count = core->unplaced_count = 0;
@@ -33,7 +34,7 @@ void core_rewire(struct core *core, int64_t now)
 	core->network = core->rewiring = true;
 	core->resource_count = 0;
 	for (uint32_t node = 0; node < core->node_count; node++) {
-		core->nodes[node].resource = new_resource(core, 1, true);
+		core->nodes[node].resource = new_resource(core, 1);
 		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
 			core->pairs[at].links = core->pairs[at].rate = 0;
 	}
@@ -43,7 +44,7 @@ void core_rewire(struct core *core, int64_t now)
 /* A directed link of the network; returns its number. */
 uint32_t core_link(struct core *core, int64_t capacity)
 {
-	return new_resource(core, capacity, false);
+	return new_resource(core, capacity);
 }
 
 /* How many pairs have no place. */
@@ -144,7 +145,8 @@ static void book_again(struct core *core, struct dues *held)
 		uint32_t at = held->items[one].booking;
 		const struct booking *booking = &core->bookings[at];
 		const struct pair *pair = &core->pairs[booking->pair];
-		if (pair->placed && fits(core, pair, booking->start, booking->end, booking->amount))
+		int64_t start = most(core->now, booking->start); /* what was booked before may be over */
+		if (pair->placed && fits(core, pair, start, booking->end, booking->amount))
 			book(core, at);
 		else
 			revoke(core, at);
@@ -167,8 +169,9 @@ void core_settle(struct core *core)
 }
 
 /* Notes the bookings of a link, each once among those of one `forwarding`. */
-static void hold_bookings(struct core *core, const struct resource *link)
+static void hold_bookings(struct core *core, struct resource *link)
 {
+	sweep(core, link);
 	for (uint32_t one = 0; one < link->count; one++) {
 		struct booking *booking = &core->bookings[link->spans[one].booking];
 		if (booking->seen != core->forwarding)

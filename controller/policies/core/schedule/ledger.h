@@ -19,38 +19,52 @@ static inline struct resource *resource_at(struct core *core, const struct pair 
 	return &core->resources[core->links[(pair - core->pairs) * core->links_most + take]];
 }
 
-static inline uint32_t *positions_of(struct core *core, uint32_t booking)
-{
-	return core->positions + (size_t)booking * (core->links_most + 1);
-}
-
-static uint32_t new_resource(struct core *core, int64_t capacity, bool ordered)
+static uint32_t new_resource(struct core *core, int64_t capacity)
 {
 	GROW(core->resources, core->resource_room, core->resource_count + 1);
 	struct resource *resource = &core->resources[core->resource_count];
 	struct resource before = *resource; /* what it has room for is that of a resource of the network before */
 	*resource = (struct resource){
-		.capacity = capacity, .lines = NONE, .ordered = ordered, .spans = before.spans, .room = before.room,
+		.capacity = capacity, .lines = NONE, .spans = before.spans, .room = before.room,
 		.points = before.points, .point_room = before.point_room,
 	};
 	return core->resource_count++;
+}
+
+/* Leaves the spans of what is booked. */
+static void sweep(const struct core *core, struct resource *resource)
+{
+	uint32_t count = 0;
+	for (uint32_t at = 0; at < resource->count; at++) {
+		resource->spans[count] = resource->spans[at];
+		count += core->bookings[resource->spans[at].booking].stamp == resource->spans[at].stamp;
+	}
+	resource->count = count;
+}
+
+static void add_span(const struct core *core, struct resource *resource, uint32_t booking)
+{
+	if (resource->count == resource->room) {
+		sweep(core, resource);
+		if (2 * resource->count >= resource->room)
+			GROW(resource->spans, resource->room, resource->room + 1);
+	}
+	resource->spans[resource->count++] = (struct span){booking, core->bookings[booking].stamp};
 }
 
 static void book(struct core *core, uint32_t number)
 {
 	struct booking *booking = &core->bookings[number];
 	const struct pair *pair = &core->pairs[booking->pair];
-	uint32_t *positions = positions_of(core, number);
+	booking->stamp++;
 	for (uint32_t take = 0; take <= pair->links; take++) {
 		struct resource *resource = resource_at(core, pair, take);
 		int64_t amount = take == pair->links ? 1 : booking->amount;
-		GROW(resource->spans, resource->room, resource->count + 1);
-		positions[take] = resource->count;
-		resource->spans[resource->count++] = (struct span){number, take};
-		resource->booked += amount;
+		add_span(core, resource, number);
+		trim(resource, core->now);
 		timeline_add(resource, booking->start, booking->end, amount);
 		if (booking->released) {
-			timeline_release(resource, booking->end);
+			timeline_release(resource, booking->end, 1);
 			resource->settled = most(resource->settled, booking->end);
 		} else {
 			resource->reserved += amount;
@@ -66,40 +80,27 @@ static void release(struct core *core, uint32_t number)
 	booking->released = true;
 	for (uint32_t take = 0; take <= pair->links; take++) {
 		struct resource *resource = resource_at(core, pair, take);
-		timeline_release(resource, booking->end);
+		timeline_release(resource, booking->end, 1);
 		resource->reserved -= take == pair->links ? 1 : booking->amount;
 		resource->settled = most(resource->settled, booking->end);
 	}
 }
 
-static void move_span(struct core *core, struct resource *resource, uint32_t from, uint32_t to)
-{
-	resource->spans[to] = resource->spans[from];
-	positions_of(core, resource->spans[to].booking)[resource->spans[to].take] = to;
-}
-
 static void unbook(struct core *core, uint32_t number)
 {
-	const struct booking *booking = &core->bookings[number];
+	struct booking *booking = &core->bookings[number];
 	const struct pair *pair = &core->pairs[booking->pair];
-	uint32_t *positions = positions_of(core, number);
+	if (!(booking->stamp & 1))
+		return;
+	booking->stamp++;
 	for (uint32_t take = 0; take <= pair->links; take++) {
-		uint32_t at = positions[take];
-		if (at == NONE)
-			continue;
 		struct resource *resource = resource_at(core, pair, take);
 		int64_t amount = take == pair->links ? 1 : booking->amount;
-		resource->booked -= amount;
 		if (!booking->released)
 			resource->reserved -= amount;
-		timeline_remove(resource, booking->start, booking->end, amount, booking->released);
-		resource->count--;
-		if (resource->ordered)
-			for (; at < resource->count; at++)
-				move_span(core, resource, at + 1, at);
-		else if (at < resource->count)
-			move_span(core, resource, resource->count, at);
-		positions[take] = NONE;
+		timeline_add(resource, booking->start, booking->end, -amount);
+		if (booking->released)
+			timeline_release(resource, booking->end, -1);
 	}
 }
 

@@ -31,7 +31,7 @@ static uint32_t node_at(struct core *core, uint32_t id)
 	GROW(core->nodes, core->node_room, core->node_count + 1);
 	at = core->node_count++;
 	core->nodes[at] = (struct node){.id = id, .waiting = NONE, .from = NONE, .to = NONE, .before = NONE, .after = NONE};
-	core->nodes[at].resource = new_resource(core, 1, true);
+	core->nodes[at].resource = new_resource(core, 1);
 	map_set(&core->node_of, id, at);
 	return at;
 }
@@ -60,21 +60,14 @@ static void provide_links(struct core *core, uint32_t wanted)
 	if (wanted <= before)
 		return;
 	core->links_most = wanted;
-	core->links_room = core->positions_room = 0;
-	uint32_t *links = NULL, *positions = NULL;
+	core->links_room = 0;
+	uint32_t *links = NULL;
 	GROW(links, core->links_room, core->pair_room * wanted + 1);
-	GROW(positions, core->positions_room, core->booking_room * (wanted + 1) + 1);
-	memset(positions, 0xff, core->positions_room * sizeof(*positions));
 	for (uint32_t pair = 0; pair < core->pair_count; pair++)
 		for (uint32_t at = 0; at < before; at++)
 			links[pair * wanted + at] = core->links[pair * before + at];
-	for (uint32_t booking = 0; booking < core->booking_count; booking++)
-		for (uint32_t at = 0; at <= before; at++)
-			positions[booking * (wanted + 1) + at] = core->positions[booking * (before + 1) + at];
 	array_free(core->links);
-	array_free(core->positions);
 	core->links = links;
-	core->positions = positions;
 }
 
 static uint32_t pair_at(struct core *core, uint32_t node, uint32_t destination)

@@ -15,12 +15,13 @@ static void grant(struct core *core, uint32_t number, int64_t start)
 			reserved = least(reserved, link->capacity - peak(link, start, end));
 		}
 	pair->granted = ++core->turns;
+	core->left -= core->left > 0;
 	pair->passed_over = 0;
 	pair->entered = false;
 	core->last_number = (uint64_t)most((int64_t)core->last_number + 1, core->now);
 	*booking = (struct booking){
 		.number = core->last_number, .start = start, .end = end, .amount = reserved, .pair = number,
-		.before = core->last_slot, .after = NONE,
+		.before = core->last_slot, .after = NONE, .stamp = booking->stamp,
 	};
 	booking->bytes = amount_of(core, pair, reserved, &booking->rate);
 	if (pair->deadline) {
@@ -89,7 +90,7 @@ static void book_ahead(struct core *core, uint32_t number, int64_t instant)
 static void push_head(struct core *core, uint32_t line)
 {
 	const struct entry *first = head(core, &core->lines[line]);
-	if (first && core->pairs[first->pair].tried != core->selection)
+	if (first && core->pairs[first->pair].tried != core->trial)
 		attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
 }
 
@@ -99,83 +100,128 @@ static bool line_has_room(const struct core *core, const struct line *line)
 	return resource->reserved + line->need <= resource->capacity;
 }
 
-/* Leaves the loose pairs that were not tried yet to the next plan. */
-static void put_off(struct core *core)
+static struct attempt loose_attempt(const struct core *core, uint32_t number)
 {
-	uint32_t count = core->attempts.count;
-	core->attempts.count = 0;
-	for (uint32_t one = 0; one < count; one++) {
-		struct attempt attempt = core->attempts.items[one];
-		if (attempt.line == NONE)
-			loosen(core, attempt.entry.pair);
+	return (struct attempt){entry_of(core, number), core->pairs[number].deadline ? URGENT : ORDINARY, NONE};
+}
+
+/* Brings the first `count` of some attempts to their beginning, in any order (Hoare's selection). */
+static void select_first(struct attempt *attempts, uint32_t all, uint32_t count)
+{
+	uint32_t from = 0, to = all; /* between these it is not known yet */
+	while (count > from && count < to) {
+		struct attempt middle = attempts[from + (to - from - 1) / 2];
+		uint32_t low = from, high = to - 1;
+		for (;;) {
+			while (ATTEMPT_BEFORE(attempts[low], middle))
+				low++;
+			while (ATTEMPT_BEFORE(middle, attempts[high]))
+				high--;
+			if (low >= high)
+				break;
+			struct attempt other = attempts[low];
+			attempts[low++] = attempts[high];
+			attempts[high--] = other;
+		}
+		if (count <= high)
+			to = high + 1;
 		else
-			attempts_push(&core->attempts, attempt);
+			from = high + 1;
 	}
 }
 
-/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones at most. */
+/* Begins the attempts with the loose pairs, as many as may be tried, those that are first in the order. */
+static void take_loose(struct core *core)
+{
+	uint32_t all = core->loose_count, count = core->tries < all ? core->tries : all;
+	core->attempts.count = 0;
+	if (!count)
+		return;
+	GROW(core->attempts.items, core->attempts.room, all);
+	for (uint32_t one = 0; one < all; one++)
+		core->attempts.items[one] = loose_attempt(core, core->loose[one]);
+	select_first(core->attempts.items, all, count);
+	for (uint32_t one = 0; one < count; one++) {
+		struct attempt attempt = core->attempts.items[one];
+		unloose(core, &core->pairs[attempt.entry.pair]);
+		attempts_push(&core->attempts, attempt);
+	}
+}
+
+/* Leaves the loose pairs that were not tried to the next plan. */
+static void put_off(struct core *core)
+{
+	for (uint32_t one = 0; one < core->attempts.count; one++)
+		if (core->attempts.items[one].line == NONE)
+			loosen(core, core->attempts.items[one].entry.pair);
+}
+
+/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones, and
+ * GRANTS_AT_ONCE that get a slot, at most. */
 static void select_pairs(struct core *core, int64_t instant)
 {
-	uint32_t oldest = 0;
-	core->selection++;
-	core->attempts.count = 0;
+	core->instant = instant;
+	core->trial += core->more;
+	core->more = false;
+	take_loose(core);
 	for (uint32_t one = 0; one < core->freed_count; one++) {
 		struct resource *resource = &core->resources[core->freed[one]];
 		struct entry eldest = {.pair = NONE};
-		resource->freed = false;
 		for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next) {
 			const struct entry *first = head(core, &core->lines[line]);
 			if (!first)
 				continue;
 			if (core->lines[line].of == ORDINARY && (eldest.pair == NONE || entry_before(first, &eldest)))
 				eldest = *first;
-			if (line_has_room(core, &core->lines[line]))
+			if (line_has_room(core, &core->lines[line]) && core->pairs[first->pair].tried != core->trial)
 				attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
 		}
-		if (eldest.pair != NONE && core->pairs[eldest.pair].eldest != core->selection) {
+		if (eldest.pair == NONE || resource->asked == core->selection)
+			continue;
+		resource->asked = core->selection;
+		if (core->pairs[eldest.pair].eldest != core->selection) {
 			core->pairs[eldest.pair].eldest = core->selection;
-			GROW(core->oldest, core->oldest_room, oldest + 1);
-			core->oldest[oldest++] = eldest.pair;
+			GROW(core->oldest, core->oldest_room, core->oldest_count + 1);
+			core->oldest[core->oldest_count++] = (struct eldest){eldest.number, eldest.pair};
 		}
 	}
-	core->freed_count = 0;
-	for (uint32_t one = 0; core->tries && one < core->loose_count; one++) {
-		struct pair *pair = &core->pairs[core->loose[one]];
-		pair->loose = false;
-		struct attempt attempt = {entry_of(core, core->loose[one]), pair->deadline ? URGENT : ORDINARY, NONE};
-		attempts_push(&core->attempts, attempt);
-	}
-	core->loose_count = core->tries ? 0 : core->loose_count;
-	struct entry served = {.pair = NONE};
-	while (core->attempts.count) {
+	while (core->attempts.count && core->left) {
 		struct attempt next = attempts_pop(&core->attempts);
 		struct pair *pair = &core->pairs[next.entry.pair];
 		if (next.line == NONE) {
-			if (!--core->tries)
-				put_off(core);
+			core->tries--;
 			attempt(core, next.entry.pair, instant);
-			if (next.of == ORDINARY && pair->booking != NONE && (served.pair == NONE || entry_before(&next.entry, &served)))
-				served = next.entry;
+			if (next.of == ORDINARY && pair->booking != NONE &&
+			    (core->served.pair == NONE || entry_before(&next.entry, &core->served)))
+				core->served = next.entry;
 		} else if (line_has_room(core, &core->lines[next.line])) {
-			if (pair->entered && pair->stamp == next.entry.stamp && pair->tried != core->selection) {
+			if (pair->entered && pair->stamp == next.entry.stamp && pair->tried != core->trial) {
 				attempt(core, next.entry.pair, instant);
-				pair->tried = core->selection;
+				pair->tried = core->trial;
 			}
 			push_head(core, next.line);
 		}
 	}
-	for (uint32_t one = 0; one < oldest; one++) {
-		struct pair *pair = &core->pairs[core->oldest[one]];
-		struct entry entry = entry_of(core, core->oldest[one]);
-		if (pair->booking == NONE && (served.pair == NONE || entry_before(&entry, &served)))
-			if (++pair->passed_over >= core->patience)
-				book_ahead(core, core->oldest[one], instant);
+	if (core->attempts.count) { /* the plan is over */
+		put_off(core);
+		return;
 	}
+	for (uint32_t one = 0; one < core->oldest_count; one++) {
+		uint32_t number = core->oldest[one].pair;
+		struct pair *pair = &core->pairs[number];
+		struct entry entry = entry_of(core, number);
+		if (pair->number == core->oldest[one].number && pair->entered && pair->wanted &&
+		    (core->served.pair == NONE || entry_before(&entry, &core->served)))
+			if (++pair->passed_over >= core->patience)
+				book_ahead(core, number, instant);
+	}
+	end_selection(core);
 }
 
 static void collect_ahead(struct core *core, uint32_t number)
 {
-	const struct resource *resource = &core->resources[number];
+	struct resource *resource = &core->resources[number];
+	sweep(core, resource);
 	for (uint32_t at = 0; at < resource->count; at++) {
 		struct booking *booking = &core->bookings[resource->spans[at].booking];
 		if (booking->start > core->now && booking->seen != core->forwarding) {

@@ -14,23 +14,27 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 	core->last_number = counts->last_number;
 	core->granted_count = 0;
 	core->tries = LOOSE_AT_ONCE;
+	core->left = GRANTS_AT_ONCE;
 	advance(core, now);
 	if (!core->rewiring) {
-		bring_forward(core);
-		for (int64_t instant = now; instant >= 0 && (instant == now || instant <= horizon); instant = next_end(core)) {
+		int64_t instant = core->freed_count && !core->more ? most(now, core->instant) : now;
+		if (core->more)
+			bring_forward(core);
+		do {
 			foresee(core, instant);
 			select_pairs(core, instant);
-		}
+			instant = next_end(core);
+		} while (core->left && instant >= 0 && instant <= horizon);
 	}
 	write_grants(core);
 	*counts = (struct counts){core->last_number, core->granted_count, core->revoke_count};
 	core->revoke_count = 0;
 }
 
-/* Pairs that were not tried yet are due at once. */
+/* What the last plan has left is due at once. */
 int64_t core_next_event(struct core *core)
 {
-	return core->loose_count && !core->rewiring ? core->now : next_end(core);
+	return (core->loose_count || !core->left) && !core->rewiring ? core->now : next_end(core);
 }
 
 const struct slot *core_grants(const struct core *core)
@@ -64,6 +68,9 @@ struct core *core_new(const struct terms *terms)
 	core->burst_bytes = terms->burst_bytes;
 	core->packet_bytes = terms->packet_bytes;
 	core->patience = terms->patience;
+	core->left = GRANTS_AT_ONCE;
+	core->selection = core->trial = 1;
+	core->served.pair = NONE;
 	core->free_pairs = core->free_bookings = core->first_slot = core->last_slot = NONE;
 	core->first_heard = core->last_heard = NONE;
 	PROVIDE(core->nodes, core->node_room, MANY);
@@ -85,7 +92,7 @@ void core_free(struct core *core)
 	weights_free(&core->weights);
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
-		core->bookings, core->positions, core->ends.items, core->running.items, core->freed, core->loose, core->oldest,
+		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->loose, core->oldest,
 		core->attempts.items, core->ahead.items, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};

@@ -5,11 +5,22 @@
 
 static void note_freed(struct core *core, uint32_t resource)
 {
+	core->more = true;
 	if (core->resources[resource].freed)
 		return;
 	core->resources[resource].freed = true;
 	GROW(core->freed, core->freed_room, core->freed_count + 1);
 	core->freed[core->freed_count++] = resource;
+}
+
+static void end_selection(struct core *core)
+{
+	for (uint32_t one = 0; one < core->freed_count; one++)
+		core->resources[core->freed[one]].freed = false;
+	core->freed_count = core->oldest_count = 0;
+	core->served.pair = NONE;
+	core->selection++;
+	core->trial++;
 }
 
 static void loosen(struct core *core, uint32_t at)
@@ -57,7 +68,6 @@ static uint32_t new_booking(struct core *core)
 	}
 	at = core->booking_count++;
 	GROW(core->bookings, core->booking_room, core->booking_count);
-	GROW(core->positions, core->positions_room, core->booking_room * (core->links_most + 1));
 	return at;
 }
 
@@ -73,6 +83,7 @@ static void forget_booking(struct core *core, uint32_t at)
 	else
 		core->last_slot = booking->before;
 	booking->number = 0;
+	booking->stamp += booking->stamp & 1;
 	booking->after = core->free_bookings;
 	core->free_bookings = at;
 }
@@ -109,11 +120,44 @@ static int64_t next_end(struct core *core)
 	return -1;
 }
 
+enum { AHEAD = 4 };
+
+/* Fetches what will be needed of the next bookings of a list, each in steps, since each line says where the next one is. */
+static void fetch(struct core *core, const struct due *list, uint32_t at, uint32_t count)
+{
+	if (at + 3 * AHEAD < count) {
+		const struct booking *booking = &core->bookings[list[at + 3 * AHEAD].booking];
+		__builtin_prefetch(booking, 1);
+		__builtin_prefetch((const char *)booking + LINE, 1);
+	}
+	if (at + 2 * AHEAD < count) {
+		const struct pair *pair = &core->pairs[core->bookings[list[at + 2 * AHEAD].booking].pair];
+		for (uint32_t line = 0; line < 3; line++)
+			__builtin_prefetch((const char *)pair + line * LINE, 1);
+		__builtin_prefetch(&core->links[(size_t)(pair - core->pairs) * core->links_most]);
+	}
+	for (uint32_t near = 1; near <= 2; near++) {
+		if (at + near * AHEAD / 2 >= count)
+			return;
+		const struct pair *pair = &core->pairs[core->bookings[list[at + near * AHEAD / 2].booking].pair];
+		for (uint32_t take = 0; take <= pair->links; take++) {
+			struct resource *resource = resource_at(core, pair, take);
+			__builtin_prefetch(near == 1 ? (void *)resource->points : resource, 1);
+		}
+	}
+}
+
 static void foresee(struct core *core, int64_t instant)
 {
+	uint32_t count = 0;
 	for (int64_t end; (end = next_end(core)) >= 0 && end <= instant;) {
-		struct due due = dues_pop(&core->ends);
+		GROW(core->due, core->due_room, count + 1);
+		core->due[count++] = dues_pop(&core->ends);
+	}
+	for (uint32_t at = 0; at < count; at++) {
+		struct due due = core->due[at];
 		struct booking *booking = &core->bookings[due.booking];
+		fetch(core, core->due, at, count);
 		release(core, due.booking);
 		core->pairs[booking->pair].booking = NONE;
 		dues_push(&core->running, due);
@@ -127,11 +171,15 @@ static void advance(struct core *core, int64_t now)
 	if (core->rewiring) /* bookings hold nothing that could be released */
 		return;
 	foresee(core, now);
+	uint32_t count = 0;
 	while (core->running.count && core->running.items[0].at <= now) {
-		struct due due = dues_pop(&core->running);
-		if (core->bookings[due.booking].number == due.number) {
-			unbook(core, due.booking);
-			forget_booking(core, due.booking);
-		}
+		GROW(core->due, core->due_room, count + 1);
+		core->due[count++] = dues_pop(&core->running);
+	}
+	for (uint32_t at = 0; at < count; at++) {
+		if (at + AHEAD < count)
+			__builtin_prefetch(&core->bookings[core->due[at + AHEAD].booking], 1);
+		if (core->bookings[core->due[at].booking].number == core->due[at].number)
+			forget_booking(core, core->due[at].booking); /* what it had booked is over */
 	}
 }

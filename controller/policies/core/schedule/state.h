@@ -32,27 +32,27 @@ struct line {
 	uint32_t resource, next, of;
 };
 
-/* A booking as a resource knows it: the resource is the booking's take-th. */
+/* A booking as a resource knows it. It is over when the booking has another stamp. */
 struct span {
-	uint32_t booking, take;
+	uint32_t booking, stamp;
 };
 
-/* Something begins or ends at this instant, so many spans of a resource; from then on, until the next point, so much is booked. */
+/* From this instant on, until the next point, so much is booked; and so much ends there whose end was foreseen. */
 struct point {
 	int64_t at, load;
-	uint32_t spans, releases; /* releases: those that end, and whose end was foreseen */
+	uint32_t releases;
 };
 
 struct resource {
 	/* what an attempt reads */
-	int64_t capacity, reserved, settled, booked; /* booked: all spans together, at whatever time */
+	int64_t capacity, reserved, settled;
 	struct point *points;                        /* in the order of their instants */
 	uint32_t point_count, lines;
-	bool freed, ordered; /* ordered: a host, whose spans stay in the order in which they were booked */
-	bool recharged;      /* its capacity is another than a moment ago */
+	bool freed, recharged; /* recharged: its capacity is another than a moment ago */
 	/* what a booking reads */
-	struct span *spans;
+	struct span *spans; /* in the order in which they were booked; those that are over are swept out now and then */
 	uint32_t count, room, point_room;
+	uint64_t asked; /* the number of the last selection in which it was seen who waits longest */
 } __attribute__((aligned(LINE)));
 
 struct node {
@@ -74,7 +74,7 @@ struct pair {
 	uint32_t node, booking, stamp, links, line;
 	bool waiting, regulated, wanted, placed, loose, entered, hastened;
 	uint32_t passed_over;
-	uint64_t tried, eldest; /* the selections in which it was */
+	uint64_t tried, eldest; /* the numbers of the selections in which it was */
 	/* what a grant reads */
 	uint64_t before_last, before_host;
 	int64_t deadline, burst, used, packet_ns;
@@ -95,7 +95,7 @@ struct booking {
 	uint64_t number;
 	int64_t start, end, amount, bytes, rate;
 	uint64_t seen;
-	uint32_t pair, before, after;
+	uint32_t pair, before, after, stamp; /* stamp: odd while it is booked */
 	bool released;
 } __attribute__((aligned(LINE)));
 
@@ -106,6 +106,11 @@ struct due {
 };
 #define DUE_BEFORE(a, b) ((a).at != (b).at ? (a).at < (b).at : (a).number < (b).number)
 HEAP(dues, struct due, DUE_BEFORE)
+
+struct eldest {
+	uint64_t number;
+	uint32_t pair;
+};
 
 struct attempt {
 	struct entry entry;
@@ -133,16 +138,24 @@ struct core {
 	uint32_t *unplaced, unplaced_count, unplaced_room;
 	/* slots */
 	struct booking *bookings;
-	uint32_t booking_count, booking_room, free_bookings, *positions, positions_room, first_slot, last_slot;
+	uint32_t booking_count, booking_room, free_bookings, first_slot, last_slot;
 	struct dues ends, running;
+	struct due *due; /* whose turn it is now */
+	uint32_t due_room;
 	uint64_t last_number, turns;
 	int64_t now;
 	/* what is to be tried, and what came of it */
-	uint32_t tries; /* of loose pairs that are left in this plan */
-	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room, *oldest, oldest_room;
+	uint32_t tries, left; /* of loose pairs, and grants, that are left in this plan */
+	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room;
+	bool more; /* resources were freed since a selection was begun or continued */
 	struct attempts attempts;
+	/* of a selection that is not over: its instant, those that waited longest for what was freed, and the first new pair that got a slot */
+	struct eldest *oldest;
+	uint32_t oldest_count, oldest_room;
+	int64_t instant;
+	struct entry served; /* pair NONE: there is none */
 	struct dues ahead;
-	uint64_t selection, forwarding, marks;
+	uint64_t selection, trial, forwarding, marks; /* trial: it begins anew where more was freed in a selection */
 	uint32_t *granted, granted_count, granted_room;
 	uint64_t *fresh; /* pairs that are wanted now, by destination */
 	uint32_t *gone, fresh_room, gone_count, gone_room;

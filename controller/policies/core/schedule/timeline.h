@@ -1,4 +1,5 @@
-/* How much of a resource is booked at what time, as steps: so a question looks at instants, and not at each booking. */
+/* How much of a resource is booked at what time, as steps: so a question looks at instants, and not at each booking. What is over
+ * stays until something else is booked there: no question is about the past. */
 #pragma once
 #include "state.h"
 
@@ -16,10 +17,12 @@ static inline uint32_t point_after(const struct resource *resource, int64_t at)
 	return first;
 }
 
-/* The point of an instant, which is new if nothing begins or ends there yet. */
+/* The point of an instant, which is new if nothing changes there yet. What is booked is mostly among the last. */
 static uint32_t point_of(struct resource *resource, int64_t at)
 {
-	uint32_t place = point_after(resource, at);
+	uint32_t place = resource->point_count;
+	while (place && resource->points[place - 1].at > at)
+		place--;
 	if (place && resource->points[place - 1].at == at)
 		return place - 1;
 	GROW(resource->points, resource->point_room, resource->point_count + 1);
@@ -29,36 +32,43 @@ static uint32_t point_of(struct resource *resource, int64_t at)
 	return place;
 }
 
-static void leave_point(struct resource *resource, uint32_t place)
+/* Forgets a point at which nothing changes any more. */
+static void merge(struct resource *resource, uint32_t place)
 {
 	struct point *points = resource->points;
-	if (!--points[place].spans)
+	if (!points[place].releases && points[place].load == (place ? points[place - 1].load : 0))
 		memmove(points + place, points + place + 1, (--resource->point_count - place) * sizeof(*points));
 }
 
+/* Adds an amount, or takes it away again if it is less than 0. What is before the first point is over. */
 static void timeline_add(struct resource *resource, int64_t start, int64_t end, int64_t amount)
 {
-	uint32_t first = point_of(resource, start), last = point_of(resource, end);
-	resource->points[first].spans++;
-	resource->points[last].spans++;
+	bool over = amount < 0 && start < resource->points[0].at;
+	uint32_t first = over ? 0 : point_of(resource, start), last = point_of(resource, end);
 	for (uint32_t at = first; at < last; at++)
 		resource->points[at].load += amount;
+	merge(resource, last);
+	merge(resource, first);
 }
 
-static void timeline_remove(struct resource *resource, int64_t start, int64_t end, int64_t amount, bool released)
+/* Forgets the points before the last one until now. */
+static void trim(struct resource *resource, int64_t now)
 {
-	uint32_t first = point_after(resource, start) - 1, last = point_after(resource, end) - 1;
-	for (uint32_t at = first; at < last; at++)
-		resource->points[at].load -= amount;
-	resource->points[last].releases -= released;
-	leave_point(resource, last);
-	leave_point(resource, first);
+	uint32_t over = 0;
+	while (over + 1 < resource->point_count && resource->points[over + 1].at <= now)
+		over++;
+	if (!over)
+		return;
+	resource->point_count -= over;
+	memmove(resource->points, resource->points + over, resource->point_count * sizeof(*resource->points));
 }
 
-/* What ends at that instant was foreseen. */
-static void timeline_release(struct resource *resource, int64_t end)
+/* What ends at that instant was foreseen, or (-1) is not booked any more. */
+static void timeline_release(struct resource *resource, int64_t end, int32_t count)
 {
-	resource->points[point_after(resource, end) - 1].releases++;
+	uint32_t place = point_of(resource, end);
+	resource->points[place].releases += (uint32_t)count;
+	merge(resource, place);
 }
 
 /* The most that is booked at any instant of [start, end). */
@@ -76,8 +86,6 @@ static int64_t peak(const struct resource *resource, int64_t start, int64_t end)
 static inline bool has_room_or_next(const struct resource *resource, int64_t start, int64_t end, int64_t amount, int64_t *next)
 {
 	int64_t room = resource->capacity - amount;
-	if (resource->booked <= room)
-		return true;
 	const struct point *points = resource->points;
 	uint32_t at = point_after(resource, start), count = resource->point_count;
 	bool fits = (at ? points[at - 1].load : 0) <= room;

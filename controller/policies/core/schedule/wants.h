@@ -75,14 +75,12 @@ static void change_backlog(struct core *core, uint32_t node, bool removed)
 		core->last_heard = node;
 	}
 	if (removed) {
-		const struct resource *resource = &core->resources[its->resource];
-		for (uint32_t at = 0; at < resource->count;) {
+		struct resource *resource = &core->resources[its->resource];
+		sweep(core, resource);
+		for (uint32_t at = 0; at < resource->count; at++) {
 			uint32_t booking = resource->spans[at].booking;
-			bool void_ = core->bookings[booking].start > core->now && !core->pairs[core->bookings[booking].pair].waiting;
-			if (void_)
+			if (core->bookings[booking].start > core->now && !core->pairs[core->bookings[booking].pair].waiting)
 				revoke(core, booking);
-			else
-				at++;
 		}
 		for (uint32_t one = 0; one < core->gone_count; one++) {
 			struct pair *pair = &core->pairs[core->gone[one]];

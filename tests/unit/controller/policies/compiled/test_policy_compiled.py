@@ -27,7 +27,7 @@ from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.slots import FORWARD_AT_ONCE
-from controller.policies.timeslice import Timeslice
+from controller.policies.timeslice import GRANTS_AT_ONCE, Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
 
@@ -260,6 +260,32 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
         assert len(said[0]) > 2, "one plan does not try all"
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_stops_after_some_slots_and_the_next_one_goes_on(seed: int) -> None:
+    """Hundreds of slots end together, again and again, and some hosts give theirs back in the middle of it."""
+    both, nodes = (Timeslice(), CompiledTimeslice()), range(FIRST, FIRST + 800)
+    said: list[list[Plan]] = []
+    for policy in both:
+        dice, plans = Random(seed), list[Plan]()
+        policy.set_network(racks(20, 40, uplink_bps=16 * GBIT), now_ns=MS)
+        policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+        for node in nodes[:400]:
+            policy.backlog(node, dict.fromkeys(dice.sample(nodes[400:], 4), 5000), now_ns=MS)
+        now_ns = MS
+        while now_ns < 20 * MS:
+            plans.append(policy.plan(now_ns=now_ns, horizon_ns=now_ns + MS))
+            if plans[-1].grants and dice.random() < 0.1:
+                slot = dice.choice(plans[-1].grants)
+                policy.yielded(slot.node, slot.destination, slot.slot, now_ns=now_ns, backlog_bytes=dice.choice((0, 5000)))
+            due_ns = policy.next_event_ns()
+            now_ns = now_ns if due_ns is not None and due_ns <= now_ns else now_ns + MS // 2
+        said.append(plans)
+    assert said[0] == said[1]
+    sizes = [len(plan.grants) for plan in said[0]]
+    assert sizes.count(GRANTS_AT_ONCE) > 5, "plans that stopped"
+    assert max(sizes) < 2 * GRANTS_AT_ONCE, "those which were passed over come on top"
+
+
 def test_of_many_slots_that_have_not_begun_some_are_brought_forward_by_each_plan_the_earliest_first() -> None:
     both, nodes, said = (Timeslice(), compiled()), range(FIRST, FIRST + 200), []
     for policy in both:
@@ -267,7 +293,7 @@ def test_of_many_slots_that_have_not_begun_some_are_brought_forward_by_each_plan
         policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
         for node in nodes[1:]:
             policy.backlog(node, {FIRST: 5000}, now_ns=MS)
-        ahead = policy.plan(now_ns=MS, horizon_ns=300 * MS).grants
+        ahead = [slot for _ in range(2) for slot in policy.plan(now_ns=MS, horizon_ns=300 * MS).grants]
         first = ahead[0]
         policy.yielded(first.node, first.destination, first.slot, now_ns=MS)
         said.append(policy.plan(now_ns=MS, horizon_ns=300 * MS).grants)
