@@ -2,8 +2,9 @@
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
 what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at
-other ticks it is left alone; where a plan left work to the next one, that follows at the same tick. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices
-more where there are many slots of which few are given back, as the coordinator's own `Foresight` says. Half of the hosts send
+other ticks it is left alone. Where a plan leaves work to the next one, that follows at the same tick. It is asked for what
+begins within 1.5 ms, or a slice if that is shorter; and for two slices more where there are many slots of which few are
+given back, as the coordinator's own `Foresight` says. Half of the hosts send
 to the other half, `destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands
 come at random, as many for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of
 `Foresight`, with a load half as many as are measured, are left out. Only the policy's own calls are timed, in processor time

@@ -16,8 +16,8 @@ since; its host reports anew what is left when a slot ends. Deadlines change the
 nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot
 keep a link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
 
-*Convergence.* In one selection no pair is tried twice while nothing else ends, and every selection of a `plan` is for a later end, of which there
-are finitely many before the horizon.
+*Convergence.* In one selection no pair is tried twice while nothing else ends, and every selection of a `plan` is for a later
+end, of which there are finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
 bottleneck, and is never starved. With `minimum_fraction` below 1 (the hybrid policy) a pair fits as soon as that fraction of
@@ -45,12 +45,13 @@ ends early, those which wait to begin are brought forward where they fit: grante
 length, with an earlier start. One plan tries `FORWARD_AT_ONCE` of them, the earliest; where thousands wait to begin, each end
 would have all of them told again. Then the rest of the room goes to waiting pairs.
 
-*Pieces.* A plan stops after `GRANTS_AT_ONCE` slots, so that nobody waits for it for long. It may stop in the middle of a selection:
+*Pieces.* A plan stops after `at_once` slots, so that nobody waits for it for long. It may stop in the middle of a selection:
 the next plan, which is due at once, goes on with it, and who was passed over is seen at its end.
 
-*Maximality.* When `plan` returns, and no other is due at once, no wanted pair of an idle node would fit on all of its links from
-now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of pairs that have just begun
-to wait, or have a new path, one plan tries `LOOSE_AT_ONCE` at most, the first in their order; the next plan is due at once.
+*Maximality.* When `plan` returns, and no other is due at once, no wanted pair of an idle node would fit on all of its links
+from now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of
+pairs that have just begun to wait, or have a new path, one plan tries `LOOSE_AT_ONCE` at most, the first in their order; the
+next plan is due at once.
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
 ever free at once. When something booked on a resource ends, or a link carries more or less, and the oldest pair that is parked
@@ -77,15 +78,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Mapping, Set
+from itertools import count
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
 from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
 from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
-from controller.policies.slots import Slots
+from controller.policies.slots import GRANTS_AT_ONCE, Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-LOOSE_AT_ONCE, GRANTS_AT_ONCE = 256, 128
+LOOSE_AT_ONCE = 256
+
+Attempt = tuple[int, Entry[Pair], int, Resource[Pair] | None, int, list[Entry[Pair]]]
+"""Of a line: (class, its first, a number of its own, its resource, what each in the line needs, the line). Of a new pair: the
+first three, None, 0, []."""
 
 
 class Timeslice(Policy):
@@ -100,11 +106,12 @@ class Timeslice(Policy):
         minimum_fraction: float = 1.0,
         burst_bytes: int = 32 * FRAME_BYTES,
         patience: int = 4,
+        at_once: int = GRANTS_AT_ONCE,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name."""
-        if patience < 1:
-            raise ValueError("patience must be at least 1")
-        self.patience = patience
+        if patience < 1 or at_once < 1:
+            raise ValueError("patience and at_once must be at least 1")
+        self.patience, self._at_once = patience, at_once
         self.terms = Terms(
             slice_ns=slice_ns,
             minimum_active_ns=minimum_active_ns,
@@ -115,14 +122,16 @@ class Timeslice(Policy):
         self._roster = Roster(self.terms)
         self.numbers = SlotNumbers()
         self._slots = Slots()
-        self._tries, self._left = 0, GRANTS_AT_ONCE
+        self._tries, self._left = 0, at_once
         """Of new pairs, and grants, that are left in this plan."""
         self._instant_ns = 0
+        self._attempts: list[Attempt] = []
         self._tried: set[Pair] = set()
         self._oldest: dict[Resource[Pair], Pair] = {}
         self._served: Entry[Pair] | None = None
-        """Of a selection that is not over: its instant, the pairs of lines that were tried since something ended, those that waited longest
-        for what was freed, and the first in the order of the new pairs that got a slot."""
+        """Of a selection that is not over: its instant, whom it tries next, the pairs of lines that were tried since something
+        ended, those that waited longest for what was freed, and the first in the order of the new pairs that got a slot."""
+        self._count = count()
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
 
@@ -249,7 +258,7 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
-        self._tries, self._left = LOOSE_AT_ONCE, GRANTS_AT_ONCE
+        self._tries, self._left = LOOSE_AT_ONCE, self._at_once
         self._slots.advance(now_ns)
         instant_ns = now_ns
         if self._slots.more:
@@ -272,27 +281,27 @@ class Timeslice(Policy):
     def _select(self, instant_ns: int) -> None:
         """Tries those that wait for what was freed, and new pairs (`LOOSE_AT_ONCE` of a plan at most), in their order."""
         self._instant_ns = instant_ns
-        turn: list[tuple[int, Entry[Pair], Resource[Pair] | None, int, list[Entry[Pair]]]] = []
-        if self._slots.more:
-            self._slots.more = False
-            self._tried.clear()
-        tried = self._tried
-        for resource in self._slots.freed:
+        turn, tried = self._attempts, self._tried
+        more, self._slots.more = self._slots.more, False
+        if more:
+            turn.clear()
+            tried.clear()
+        for resource in self._slots.freed if more else ():
             heads: list[Entry[Pair]] = []
             for of, need, line in lines(resource):
                 if (first := head(line, of)) is not None:
                     if of == ORDINARY:
                         heads.append(first)
-                    if resource.reserved + need <= resource.capacity and first[3] not in tried:
-                        turn.append((of, first, resource, need, line))
+                    if resource.reserved + need <= resource.capacity:
+                        turn.append((of, first, next(self._count), resource, need, line))
             if heads and resource not in self._oldest:
                 self._oldest[resource] = min(heads)[3]
         if self._tries:
-            turn.extend((rank(pair), entry_of(pair), None, 0, []) for pair in self._slots.loose)
+            turn.extend((rank(pair), entry_of(pair), next(self._count), None, 0, []) for pair in self._slots.loose)
             self._slots.loose.clear()
         heapq.heapify(turn)
         while turn and self._left > 0:
-            of, entry, at, need, line = heapq.heappop(turn)
+            of, entry, _, at, need, line = heapq.heappop(turn)
             if at is None and not self._tries:
                 self._slots.loosen(entry[3])
             elif at is None:
@@ -302,16 +311,17 @@ class Timeslice(Policy):
                     self._served = min(self._served or entry, entry)
             elif at.reserved + need <= at.capacity:
                 pair = entry[3]
-                if pair.entry is entry and pair not in tried:
+                if pair.entry is entry and pair.wanted and pair not in tried:
                     self._try(pair, instant_ns)
                     tried.add(pair)
                 first = head(line, of)
                 if first is not None and first[3] not in tried:
-                    heapq.heappush(turn, (of, first, at, need, line))
+                    heapq.heappush(turn, (of, first, next(self._count), at, need, line))
         if turn:  # the plan is over
-            for _, entry, at, _, _ in turn:
-                if at is None:
-                    self._slots.loosen(entry[3])
+            new = [entry[3] for _, entry, _, at, _, _ in turn if at is None]
+            turn[:] = [attempt for attempt in turn if attempt[3] is not None]
+            for pair in new:
+                self._slots.loosen(pair)
             return
         for pair in dict.fromkeys(self._oldest.values()):
             if pair.entry is not None and pair.wanted and (self._served is None or entry_of(pair) < self._served):
@@ -322,6 +332,7 @@ class Timeslice(Policy):
 
     def _end_selection(self) -> None:
         self._slots.freed.clear()
+        self._attempts.clear()
         self._tried.clear()
         self._oldest.clear()
         self._served = None

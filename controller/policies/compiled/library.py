@@ -35,7 +35,7 @@ class Terms(ctypes.Structure):
 
     _fields_ = (
         ("slice_ns", I64), ("minimum_active_ns", I64), ("headroom_ppm", I64), ("minimum_ppm", I64), ("burst_bytes", I64),
-        ("packet_bytes", I64), ("patience", U32),
+        ("packet_bytes", I64), ("patience", U32), ("at_once", U32),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import ctypes
 from controller.policies.compiled import library as compiled
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.pairs import Terms, turn_bound
+from controller.policies.slots import GRANTS_AT_ONCE
 from protocol.units import FRAME_BYTES
 
 
@@ -22,6 +23,7 @@ class CompiledTimeslice(Slotted):
         minimum_fraction: float = 1.0,
         burst_bytes: int = 32 * FRAME_BYTES,
         patience: int = 4,
+        at_once: int = GRANTS_AT_ONCE,
         library: ctypes.CDLL | None = None,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
@@ -29,8 +31,8 @@ class CompiledTimeslice(Slotted):
         Args:
             library: a build of the library other than this machine's own.
         """
-        if patience < 1:
-            raise ValueError("patience must be at least 1")
+        if patience < 1 or at_once < 1:
+            raise ValueError("patience and at_once must be at least 1")
         self.patience = patience
         self.terms = Terms(
             slice_ns=slice_ns,
@@ -40,8 +42,9 @@ class CompiledTimeslice(Slotted):
             burst_bytes=burst_bytes,
         )
         terms = compiled.Terms(
-            slice_ns, minimum_active_ns, self.terms.headroom_ppm, self.terms.minimum_ppm, burst_bytes, FRAME_BYTES, patience
-        )
+            slice_ns, minimum_active_ns, self.terms.headroom_ppm, self.terms.minimum_ppm, burst_bytes, FRAME_BYTES, patience,
+            at_once,
+        )  # fmt: skip
         library = library or compiled.library()
         super().__init__(library, "core", library.core_new(ctypes.byref(terms)))
 

@@ -130,19 +130,18 @@ static void select_first(struct attempt *attempts, uint32_t all, uint32_t count)
 	}
 }
 
-/* Begins the attempts with the loose pairs, as many as may be tried, those that are first in the order. */
+/* Has the loose pairs tried, as many as may be, those that are first in the order. */
 static void take_loose(struct core *core)
 {
-	uint32_t all = core->loose_count, count = core->tries < all ? core->tries : all;
-	core->attempts.count = 0;
+	uint32_t all = core->loose_count, count = core->tries < all ? core->tries : all, before = core->attempts.count;
 	if (!count)
 		return;
-	GROW(core->attempts.items, core->attempts.room, all);
+	GROW(core->attempts.items, core->attempts.room, before + all);
 	for (uint32_t one = 0; one < all; one++)
-		core->attempts.items[one] = loose_attempt(core, core->loose[one]);
-	select_first(core->attempts.items, all, count);
+		core->attempts.items[before + one] = loose_attempt(core, core->loose[one]);
+	select_first(core->attempts.items + before, all, count);
 	for (uint32_t one = 0; one < count; one++) {
-		struct attempt attempt = core->attempts.items[one];
+		struct attempt attempt = core->attempts.items[before + one];
 		unloose(core, &core->pairs[attempt.entry.pair]);
 		attempts_push(&core->attempts, attempt);
 	}
@@ -151,19 +150,22 @@ static void take_loose(struct core *core)
 /* Leaves the loose pairs that were not tried to the next plan. */
 static void put_off(struct core *core)
 {
-	for (uint32_t one = 0; one < core->attempts.count; one++)
-		if (core->attempts.items[one].line == NONE)
-			loosen(core, core->attempts.items[one].entry.pair);
+	uint32_t count = core->attempts.count;
+	core->attempts.count = 0;
+	for (uint32_t one = 0; one < count; one++) {
+		struct attempt attempt = core->attempts.items[one];
+		if (attempt.line == NONE)
+			loosen(core, attempt.entry.pair);
+		else
+			attempts_push(&core->attempts, attempt);
+	}
 }
 
-/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones, and
- * GRANTS_AT_ONCE that get a slot, at most. */
-static void select_pairs(struct core *core, int64_t instant)
+/* Notes who waits first, and longest, for what was freed. */
+static void take_freed(struct core *core)
 {
-	core->instant = instant;
-	core->trial += core->more;
-	core->more = false;
-	take_loose(core);
+	core->trial++;
+	core->attempts.count = 0;
 	for (uint32_t one = 0; one < core->freed_count; one++) {
 		struct resource *resource = &core->resources[core->freed[one]];
 		struct entry eldest = {.pair = NONE};
@@ -173,7 +175,7 @@ static void select_pairs(struct core *core, int64_t instant)
 				continue;
 			if (core->lines[line].of == ORDINARY && (eldest.pair == NONE || entry_before(first, &eldest)))
 				eldest = *first;
-			if (line_has_room(core, &core->lines[line]) && core->pairs[first->pair].tried != core->trial)
+			if (line_has_room(core, &core->lines[line]))
 				attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
 		}
 		if (eldest.pair == NONE || resource->asked == core->selection)
@@ -185,6 +187,17 @@ static void select_pairs(struct core *core, int64_t instant)
 			core->oldest[core->oldest_count++] = (struct eldest){eldest.number, eldest.pair};
 		}
 	}
+}
+
+/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones, and
+ * `at_once` that get a slot, at most. */
+static void select_pairs(struct core *core, int64_t instant)
+{
+	core->instant = instant;
+	if (core->more)
+		take_freed(core);
+	core->more = false;
+	take_loose(core);
 	while (core->attempts.count && core->left) {
 		struct attempt next = attempts_pop(&core->attempts);
 		struct pair *pair = &core->pairs[next.entry.pair];
@@ -195,7 +208,7 @@ static void select_pairs(struct core *core, int64_t instant)
 			    (core->served.pair == NONE || entry_before(&next.entry, &core->served)))
 				core->served = next.entry;
 		} else if (line_has_room(core, &core->lines[next.line])) {
-			if (pair->entered && pair->stamp == next.entry.stamp && pair->tried != core->trial) {
+			if (pair->entered && pair->stamp == next.entry.stamp && pair->wanted && pair->tried != core->trial) {
 				attempt(core, next.entry.pair, instant);
 				pair->tried = core->trial;
 			}

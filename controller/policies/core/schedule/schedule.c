@@ -14,7 +14,7 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 	core->last_number = counts->last_number;
 	core->granted_count = 0;
 	core->tries = LOOSE_AT_ONCE;
-	core->left = GRANTS_AT_ONCE;
+	core->left = core->at_once;
 	advance(core, now);
 	if (!core->rewiring) {
 		int64_t instant = core->freed_count && !core->more ? most(now, core->instant) : now;
@@ -51,7 +51,7 @@ const struct slot *core_revokes(const struct core *core)
 
 struct terms {
 	int64_t slice, minimum_active, headroom_ppm, minimum_ppm, burst_bytes, packet_bytes;
-	uint32_t patience;
+	uint32_t patience, at_once;
 };
 
 struct core *core_new(const struct terms *terms)
@@ -68,7 +68,7 @@ struct core *core_new(const struct terms *terms)
 	core->burst_bytes = terms->burst_bytes;
 	core->packet_bytes = terms->packet_bytes;
 	core->patience = terms->patience;
-	core->left = GRANTS_AT_ONCE;
+	core->left = core->at_once = terms->at_once;
 	core->selection = core->trial = 1;
 	core->served.pair = NONE;
 	core->free_pairs = core->free_bookings = core->first_slot = core->last_slot = NONE;

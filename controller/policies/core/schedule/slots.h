@@ -17,7 +17,7 @@ static void end_selection(struct core *core)
 {
 	for (uint32_t one = 0; one < core->freed_count; one++)
 		core->resources[core->freed[one]].freed = false;
-	core->freed_count = core->oldest_count = 0;
+	core->freed_count = core->oldest_count = core->attempts.count = 0;
 	core->served.pair = NONE;
 	core->selection++;
 	core->trial++;

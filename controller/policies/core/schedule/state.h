@@ -122,7 +122,7 @@ HEAP(attempts, struct attempt, ATTEMPT_BEFORE)
 struct core {
 	/* terms */
 	int64_t slice, minimum_active, headroom_ppm, minimum_ppm, burst_bytes, packet_bytes;
-	uint32_t patience;
+	uint32_t patience, at_once; /* at_once: slots after which a plan stops */
 	/* the fabric and who sends */
 	struct node *nodes;
 	struct pair *pairs;
@@ -148,11 +148,11 @@ struct core {
 	uint32_t tries, left; /* of loose pairs, and grants, that are left in this plan */
 	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room;
 	bool more; /* resources were freed since a selection was begun or continued */
-	struct attempts attempts;
-	/* of a selection that is not over: its instant, those that waited longest for what was freed, and the first new pair that got a slot */
+	/* of a selection that is not over: its instant, whom it tries next, those that waited longest for what was freed, and the first new pair that got a slot */
 	struct eldest *oldest;
 	uint32_t oldest_count, oldest_room;
 	int64_t instant;
+	struct attempts attempts;
 	struct entry served; /* pair NONE: there is none */
 	struct dues ahead;
 	uint64_t selection, trial, forwarding, marks; /* trial: it begins anew where more was freed in a selection */

@@ -8,7 +8,7 @@
 #define MOST_CREDIT ((wide)1 << 31)
 
 enum { VISITS = 8, FORGOTTEN_TURNS = 10, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2, PACKET_SLICES = 8 };
-enum { LOOSE_AT_ONCE = 256, FORWARD_AT_ONCE = 64, GRANTS_AT_ONCE = 128 };
+enum { LOOSE_AT_ONCE = 256, FORWARD_AT_ONCE = 64 };
 
 static int64_t shortest(const struct pair *pair)
 {

@@ -26,8 +26,8 @@ from controller.policies.compiled.places import FILLED_AT_ONCE, SHARED_MOST
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.slots import FORWARD_AT_ONCE
-from controller.policies.timeslice import GRANTS_AT_ONCE, Timeslice
+from controller.policies.slots import FORWARD_AT_ONCE, GRANTS_AT_ONCE
+from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
 
@@ -63,16 +63,17 @@ class BothKinds(RuleBasedStateMachine):
         fraction=st.sampled_from([1.0, 1.0, 0.5, 0.1]),
         patience=st.sampled_from([1, 2, 2, 5]),
         burst_bytes=st.sampled_from([0, 48_448]),
+        at_once=st.sampled_from([1, 2, 5, GRANTS_AT_ONCE]),
         lead_ns=st.sampled_from([0, MS // 2, 3 * MS // 2, 5 * MS]),
         crowded=st.booleans(),
     )
     def begin(
-        self, drawn: list[TreeNetwork], first: int, fraction: float, patience: int, burst_bytes: int, lead_ns: int,
-        crowded: bool,
+        self, drawn: list[TreeNetwork], first: int, fraction: float, patience: int, burst_bytes: int, at_once: int,
+        lead_ns: int, crowded: bool,
     ) -> None:
         uneven = {FIRST: GBIT, FIRST + 1: 40 * MBIT, FIRST + 2: 20_000}
         networks = [star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates=uneven), *drawn]
-        terms = {"minimum_fraction": fraction, "patience": patience, "burst_bytes": burst_bytes}
+        terms = {"minimum_fraction": fraction, "patience": patience, "burst_bytes": burst_bytes, "at_once": at_once}
         self.policies: tuple[Policy, Policy] = Timeslice(**terms), compiled(**terms)  # type: ignore[arg-type]
         self.start(networks, first, lead_ns, crowded)
 
