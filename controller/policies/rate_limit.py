@@ -56,8 +56,8 @@ LONGEST = 8
 RENEWED_AT_ONCE, RISEN_AT_ONCE, LOOKS_AT_ONCE = 64, 256, 256
 """In one plan: leases that are renewed, rates of which it is seen whether they rise, and leases that are looked at. The next
 plan, which is due at once, goes on."""
-STEPS_AT_ONCE, FALL_STEPS = 4_096, 16
-"""The steps of a share-out in one plan, some 0.1 us each in C; and as how many steps a rate that falls counts, which must be
+STEPS_AT_ONCE, FALL_STEPS = 2_048, 8
+"""The steps of a share-out in one plan, some 0.05 us each in C; and as how many steps a rate that falls counts, which must be
 told."""
 MANY, REST_NS, TOLD_NS, MOST_TIMES = 1_000, 2_000, 20_000, 4
 """A share-out takes some 0.2 us a sender in C; a changed rate takes a directive, an ACK, and some 8 us of the leader."""
