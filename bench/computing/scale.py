@@ -2,18 +2,23 @@
 
 Method: simulated hosts (`bench.computing.scale_hosts`) tell a policy what waits, at ticks of an eighth of a slice, and hear
 what it plans. As by the coordinator the policy is called when somebody said something, and when its next event is due; at
-other ticks it is left alone. Where a plan leaves work to the next one, that follows at the same tick. It is asked for what
-begins within 1.5 ms, or a slice if that is shorter; and for two slices more where there are many slots of which few are
-given back, as the coordinator's own `Foresight` says. Half of the hosts send
+other ticks it is left alone. A plan that left something to do at once is followed by others, one for each `AGAIN_NS` of a
+tick at most. It is asked for what begins within 1.5 ms, or a slice if that is shorter; and for two slices
+more where there are many slots of which few are given back, as the coordinator's own `Foresight` says. Half of the hosts send
 to the other half, `destinations` each, all regulated. Saturated hosts begin within the first slice. With a `load` demands
 come at random, as many for each pair as load the fullest link to that part. The first `WARM_SLICES` after the first look of
 `Foresight`, with a load half as many as are measured, are left out. Only the policy's own calls are timed, in processor time
 (`time.thread_time_ns`), so that other work on the machine counts only for what it takes of the caches. Each scheduler has a
-process of its own: the reference in Python by `Policy`, the core by its arrays.
+process of its own: the reference in Python by `Policy`, the core by its arrays. `rate_limit`, and `auto` where it chooses
+rates, grant leases of rates: a grant is then a rate that is new, changed or renewed, and counts as what hosts could send by it.
+Hosts do not report what they sent, so nobody is found to want less than its share. `auto` is told, as by the coordinator, how
+long directives take (`DELAY_NS`) and which links are contended (those that pairs of several hosts cross); it reviews its
+choices before a plan, which counts as an event.
 
 * ns_per_grant: all calls' time by the slots granted; event_part: the part of it that the events took, the rest is `plan`
 * alone: the same calls once more, to a new policy, one directly after the other (`bench.computing.scale_alone`)
 * plan_max_us: the longest `plan`; start_max_us: the longest while hosts began
+* review_max_us: the longest review of `auto`, the start included
 * times_real_time: calls' time by simulated time; above 1 a controller falls behind
 * rss_mb: by how much the process grew from before the policy to the end
 * network_ms: a changed fabric and regulation, with all pairs; the look-up of their paths included
@@ -56,11 +61,14 @@ from protocol.units import FRAME_BYTES, SECOND_NS
 
 TICKS = 8
 LEAD_NS = 1_500_000
+AGAIN_NS = 300_000
+"""From a plan to the next one that is due at once: what the plan, frames and directives take in between."""
 LEAST_SLICE_NS = 1_000
 WARM_SLICES, MOST_LOOKS = 10, 100
 QUARTERS = 4
 MATCHING_RATE_BPS = 10 * 10**9
 HEADROOM = 0.98
+MATCHING_POLICIES = ("timeslice", "steps")
 MATCHING_LOADS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -86,6 +94,8 @@ class Case:
         """Raises ValueError: there is no such case; says why."""
         if self.slice_ns < LEAST_SLICE_NS:
             raise ValueError("slices are at least 1 us")
+        if self.matching and self.policy not in MATCHING_POLICIES:
+            raise ValueError(f"a matching is planned by {' or '.join(MATCHING_POLICIES)}, not by {self.policy}")
         if not self.matching:
             self.pairs()
 
@@ -133,6 +143,7 @@ class _Times:
     events_ns: int = 0
     plans_ns: int = 0
     longest_ns: int = 0
+    review_ns: int = 0
     grants: int = 0
     regrants: int = 0
     revokes: int = 0
@@ -170,11 +181,16 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
             told_yields += len(said.returned)
             if told:
                 times.events_ns += schedule.say(said, now_ns)
-            due = bool(told) or (schedule.event_ns is not None and schedule.event_ns - lead_ns <= now_ns)
-            while due:
+            due_ns = now_ns + lead_ns
+            for _ in range(max(1, tick_ns // AGAIN_NS)):
+                if not told and (schedule.event_ns is None or schedule.event_ns > due_ns):
+                    break
+                told, due_ns = 0, now_ns
+                reviewed_ns = schedule.review(now_ns)
+                times.events_ns += reviewed_ns
+                times.review_ns = max(times.review_ns, reviewed_ns)
                 horizon_ns = foresight.horizon_ns(now_ns + lead_ns, case.slice_ns, slots=told_slots, yields=told_yields)
                 took_ns, grants, revokes = schedule.plan(now_ns, horizon_ns)
-                due = schedule.event_ns is not None and schedule.event_ns <= now_ns
                 times.plans_ns += took_ns
                 times.longest_ns = max(times.longest_ns, took_ns)
                 new = grants[grants["slot"] > seen]
@@ -218,11 +234,13 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
         "granted_again": sum(one.regrants for one in quarters),
         "revoked": sum(one.revokes for one in quarters),
     }
+    if longest_review_ns := max(one.review_ns for one in (start, *quarters)):
+        found["review_max_us"] = round(longest_review_ns / 1e3, 1)
     if (alone_took := alone_of(schedule, make(case.slice_ns, HEADROOM, False), network, pairs)) is not None:
         ns, plan_max_us = alone_took["ns"], alone_took["plan_max_us"]
         found["alone"] = {"ns_per_grant": round(ns / max(1, grants), 1), "plan_max_us": plan_max_us}
     if load is None:
-        bits = _bits(np.concatenate(slots), begun_ns, now_ns)
+        bits = _bits(np.concatenate(slots), begun_ns, now_ns) + 8 * hosts.rated_bytes
         best = optimum_bps(network, pairs, part=HEADROOM) * measured_ns / SECOND_NS
     else:
         assert alone is not None, "there is a load"
@@ -241,10 +259,11 @@ def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
 
 
 def _bits(slots: NDArray[np.void], begun_ns: int, ended_ns: int) -> float:
-    """What slots were granted within a time, each at an even rate; of a slot that was granted again the last counts."""
+    """What slots of bytes were granted within a time, each at an even rate; of one that was granted again the last counts."""
+    slots = slots[slots["bytes"] > 0]
     last = slots[len(slots) - 1 - np.unique(slots["slot"][::-1], return_index=True)[1]]
     inside_ns = np.maximum(0, np.minimum(last["end"], ended_ns) - np.maximum(last["start"], begun_ns))
-    rate_bps = last["rate"] + 8.0 * SECOND_NS * last["bytes"] / (last["end"] - last["start"])
+    rate_bps = 8.0 * SECOND_NS * last["bytes"] / (last["end"] - last["start"])
     return float((rate_bps * inside_ns).sum() / SECOND_NS)
 
 

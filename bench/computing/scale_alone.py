@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.policies.compiled.batches import MOST, RETURNED, Compiled
+from controller.policies.compiled.batches import MOST, RETURNED, Batched
 
 
 @dataclass(slots=True)
@@ -29,6 +29,8 @@ class Turn:
     horizon_ns: int | None = None
     grants: int = 0
     """How many slots it granted then."""
+    attended: bool = False
+    """It chose between turns and rates."""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Calls:
         """The turns from here on count."""
         self.measured = len(self.turns)
 
-    def again(self, policy: Compiled) -> dict[str, float]:
+    def again(self, policy: Batched) -> dict[str, float]:
         """{"ns": all calls together, "plan_max_us"}, in processor time. The policy has its network and regulated pairs.
 
         Raises ValueError: it grants other numbers of slots than the one before.
@@ -55,6 +57,8 @@ class Calls:
             if turn.backlogs is not None:
                 nodes, offsets, destinations = turn.backlogs
                 policy.backlogs(nodes, offsets, destinations, now_ns=turn.now_ns, sizes=turn.sizes)
+            if turn.attended:
+                policy.attend(now_ns=turn.now_ns)
             told_ns = time.thread_time_ns()
             if turn.horizon_ns is not None:
                 grants, _ = policy.plan_arrays(now_ns=turn.now_ns, horizon_ns=turn.horizon_ns)

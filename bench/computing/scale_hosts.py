@@ -1,7 +1,8 @@
 """Hosts for `baton bench scale`: what waits at each of them, what its slots carry, and what it says of that. Pure.
 
 Hosts speak to the schedule at ticks: at each of them they say which queues are backlogged anew, and which slots they give back.
-A slot sends at an even rate from its start on, and is given back at the first tick after its queue is empty.
+A slot sends at an even rate from its start on, and is given back at the first tick after its queue is empty. A slot without a
+count of bytes is a rate: its pair sends at it until it ends, or until the next one of the pair begins.
 """
 
 from __future__ import annotations
@@ -62,6 +63,13 @@ class Hosts:
         self._slot_bytes = slot_bytes
         self._dice = np.random.default_rng(seed)
         self._slots = np.zeros(0, dtype=SLOT)
+        """Those of bytes."""
+        self._rates = np.zeros(0, dtype=SLOT)
+        """The newest rate of each pair, and those that have not begun."""
+        self.rated_bytes = 0
+        """Those of `sent_bytes` that rates carried."""
+        self._credit = np.zeros(len(pairs))
+        """By pair: the part of a byte that its rate has allowed since the last whole one."""
         self._counted = counted
         self._unsaid: list[NDArray[np.int64]] = []
         self._unreturned: list[tuple[NDArray[np.void], NDArray[np.int64]]] = []
@@ -72,7 +80,7 @@ class Hosts:
     def forget(self) -> None:
         """Begins to count what came and what was sent anew."""
         self.came_bytes[:] = 0
-        self.sent_bytes = 0
+        self.sent_bytes = self.rated_bytes = 0
 
     # -- what they say ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +109,7 @@ class Hosts:
     def wait(self, tick_ns: int, now_ns: int, *, joining: float = 1.0) -> None:
         """A tick passes, at which they say nothing; they will at the next `say`."""
         self._unsaid.append(self._join(joining) if self._demand is None else self._demands(tick_ns))
-        self._unreturned.append(self._settle(now_ns))
+        self._unreturned += [self._settle(now_ns), self._pass(tick_ns, now_ns)]
 
     def _join(self, part: float) -> NDArray[np.int64]:
         """The pairs that begin to wait."""
@@ -143,6 +151,30 @@ class Hosts:
         idle = take[self.waiting_bytes[pair[take]] == 0]
         return slots[idle], slots["bytes"][idle] - used[idle]
 
+    def _pass(self, tick_ns: int, now_ns: int) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+        """Has rates carry what they can in the tick until now; returns those whose queue is empty."""
+        rates = self._rates
+        pair = self._pair_of(rates)
+        begins, ends = np.maximum(rates["start"], now_ns - tick_ns), np.minimum(rates["end"], now_ns)
+        order = np.lexsort((rates["slot"], pair))
+        same = np.nonzero(pair[order][1:] == pair[order][:-1])[0]
+        before, after = order[same], order[same + 1]
+        ends[before] = np.minimum(ends[before], rates["start"][after])
+        np.add.at(self._credit, pair, rates["rate"] * np.maximum(0, ends - begins) / 8e9)
+        pairs = np.unique(pair)
+        used = np.minimum(self.waiting_bytes[pairs], self._credit[pairs].astype(np.int64))
+        self._credit[pairs] = np.where(used < self.waiting_bytes[pairs], self._credit[pairs] - used, 0)
+        self.sent_bytes += int(used.sum())
+        self.rated_bytes += int(used.sum())
+        over = rates["end"] <= now_ns
+        over[before] |= rates["start"][after] <= now_ns
+        idle = np.zeros(len(rates), dtype=bool)
+        if self._demand is not None:
+            self.waiting_bytes[pairs] -= used
+            idle = (self.waiting_bytes[pair] == 0) & (rates["start"] < now_ns) & ~over
+        self._rates = rates[~(over | idle)]
+        return rates[idle], np.zeros(int(idle.sum()), dtype=np.int64)
+
     def _pair_of(self, slots: NDArray[np.void]) -> NDArray[np.int64]:
         found: NDArray[np.int64] = np.searchsorted(self._keys, slots["node"] * self._hosts + slots["destination"])
         return found
@@ -151,6 +183,7 @@ class Hosts:
 
     def hear(self, grants: NDArray[np.void], revokes: NDArray[np.void]) -> None:
         """Takes what was planned. A slot that is granted again takes the place of the one before."""
-        slots = np.concatenate((grants, self._slots))
+        slots = np.concatenate((grants, self._slots, self._rates))
         slots = slots[np.unique(slots["slot"], return_index=True)[1]]
-        self._slots = slots[~np.isin(slots["slot"], revokes["slot"])]
+        slots = slots[~np.isin(slots["slot"], revokes["slot"])]
+        self._slots, self._rates = slots[slots["bytes"] > 0], slots[slots["bytes"] == 0]

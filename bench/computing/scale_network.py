@@ -86,3 +86,12 @@ def all_to_all(hosts: int) -> Pairs:
     """Every host and every other."""
     nodes, destinations = np.nonzero(~np.eye(hosts, dtype=bool))
     return Pairs(nodes, destinations)
+
+
+def shared_links(network: ScaleNetwork, pairs: Pairs) -> frozenset[DirectedLink]:
+    """The links that pairs of several hosts cross: where hosts are saturated, these are contended."""
+    first: dict[DirectedLink, int] = {}
+    shared: set[DirectedLink] = set()
+    for node, destination in zip(pairs.nodes.tolist(), pairs.destinations.tolist(), strict=True):
+        shared.update(link for link in network.path(node, destination) if first.setdefault(link, node) != node)
+    return frozenset(shared)

@@ -12,17 +12,24 @@ from numpy.typing import NDArray
 
 from bench.computing.scale_alone import Calls, Turn, begun
 from bench.computing.scale_hosts import Said
-from bench.computing.scale_network import Pairs, ScaleNetwork
+from bench.computing.scale_network import Pairs, ScaleNetwork, shared_links
+from controller.policies.auto import Auto
 from controller.policies.base import Policy, Slot
-from controller.policies.compiled.batches import RETURNED, SLOT, Compiled
+from controller.policies.compiled.auto import CompiledAuto
+from controller.policies.compiled.batches import RETURNED, SLOT, Batched
+from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.hybrid import MINIMUM_FRACTION, Hybrid
+from controller.policies.rate_limit import RateLimit
 from controller.policies.steps.policy import AT_ONCE, Steps
 from controller.policies.timeslice import Timeslice
 
 MATCHING_AT_ONCE = 1 << 20
 """A window of a matching is one plan, however many slots that makes."""
 EMPTY = np.zeros(0, dtype=SLOT)
+DELAY_NS = 100_000
+"""How long a directive takes to each host, as `auto` is told."""
 
 
 class Scheduler(Protocol):
@@ -33,6 +40,9 @@ class Scheduler(Protocol):
 
     def say(self, said: Said, now_ns: int) -> int:
         """Takes what hosts say."""
+
+    def review(self, now_ns: int) -> int:
+        """Has a core's Python choose between turns and rates, if that is due; the reference does so when it plans."""
 
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
         """(ns, what is granted, what is revoked), the slots with dtype SLOT. Asks for the next event as well."""
@@ -45,6 +55,10 @@ class Scheduler(Protocol):
 
 def _start(policy: Policy, network: ScaleNetwork, pairs: Pairs, now_ns: int) -> int:
     given = regulated(pairs)
+    if isinstance(policy, (Auto, CompiledAuto)):
+        for node in given:
+            policy.set_delay(node, DELAY_NS)
+        policy.set_contended(shared_links(network, pairs))
     began = time.thread_time_ns()
     policy.set_network(network, now_ns=now_ns)
     policy.set_regulated(given, now_ns=now_ns)
@@ -82,6 +96,9 @@ class Reference:
             policy.backlog(node, backlog_of, now_ns=now_ns)
         return time.thread_time_ns() - began
 
+    def review(self, now_ns: int) -> int:
+        return 0
+
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
         began = time.thread_time_ns()
         plan = self._policy.plan(now_ns=now_ns, horizon_ns=horizon_ns)
@@ -97,7 +114,7 @@ class Core:
         alone: pairs that begin to wait are told alone, and not all that waits at a host.
     """
 
-    def __init__(self, policy: Compiled, *, alone: bool = False) -> None:
+    def __init__(self, policy: Batched, *, alone: bool = False) -> None:
         self._policy, self._alone = policy, alone
         self.event_ns: int | None = None
         self.calls: Calls | None = Calls()
@@ -127,6 +144,16 @@ class Core:
             self.calls.turns.append(Turn(now_ns, events if len(events) else None, backlogs, sizes))
         return took_ns
 
+    def review(self, now_ns: int) -> int:
+        if not isinstance(self._policy, CompiledAuto):
+            return 0
+        began = time.thread_time_ns()
+        self._policy.attend(now_ns=now_ns)
+        took_ns = time.thread_time_ns() - began
+        if self.calls is not None:
+            self.calls.turns.append(Turn(now_ns, attended=True))
+        return took_ns
+
     def plan(self, now_ns: int, horizon_ns: int) -> tuple[int, NDArray[np.void], NDArray[np.void]]:
         began = time.thread_time_ns()
         grants, revokes = self._policy.plan_arrays(now_ns=now_ns, horizon_ns=horizon_ns)
@@ -148,6 +175,25 @@ SCHEDULERS: dict[str, dict[str, Callable[[int, float, bool], Scheduler]]] = {
     "timeslice": {
         "reference": lambda slice_ns, headroom, _: Reference(Timeslice(slice_ns=slice_ns, headroom=headroom)),
         "core": lambda slice_ns, headroom, alone: Core(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), alone=alone),
+    },
+    "hybrid": {
+        "reference": lambda slice_ns, headroom, _: Reference(Hybrid(slice_ns=slice_ns, headroom=headroom)),
+        "core": lambda slice_ns, headroom, alone: Core(
+            CompiledTimeslice(slice_ns=slice_ns, headroom=headroom, minimum_fraction=MINIMUM_FRACTION), alone=alone
+        ),
+    },
+    "rate_limit": {
+        "reference": lambda _, headroom, __: Reference(RateLimit(headroom=headroom)),
+        "core": lambda _, headroom, alone: Core(CompiledRateLimit(headroom=headroom), alone=alone),
+    },
+    "auto": {
+        "reference": lambda slice_ns, headroom, _: Reference(
+            Auto(Timeslice(slice_ns=slice_ns, headroom=headroom), RateLimit(headroom=headroom))
+        ),
+        "core": lambda slice_ns, headroom, alone: Core(
+            CompiledAuto(CompiledTimeslice(slice_ns=slice_ns, headroom=headroom), CompiledRateLimit(headroom=headroom)),
+            alone=alone,
+        ),
     },
     "steps": {
         "reference": lambda slice_ns, headroom, alone: Reference(

@@ -11,7 +11,7 @@ from cli.experiments import print_json
 from cli.values import SEED, Number, refuse
 
 SHAPES = ("racks", "rows", "leaf-spine")
-POLICIES = ("timeslice", "steps")
+POLICIES = ("timeslice", "hybrid", "steps", "rate_limit", "auto")
 SLICES, MATCHING_SLOTS = 50, 2_000
 
 

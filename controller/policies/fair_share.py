@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
@@ -29,6 +29,20 @@ def max_min_fair(
         capacities_bps: of every link of these paths.
         weights: of every flow, in millionths at the finest.
     """
+    rates: dict[Flow, int] = {}
+    for _ in filling(paths, capacities_bps, weights, rates):
+        pass
+    return rates
+
+
+def filling(
+    paths: Mapping[Flow, Sequence[Hashable]],
+    capacities_bps: Mapping[Hashable, int],
+    weights: Mapping[Flow, float],
+    rates: dict[Flow, int],
+) -> Iterator[None]:
+    """The same in steps, each of which takes about as long: a link is put into the order of all, or taken out of it, or a flow
+    of a full link is looked at. Rates are complete at the end; until then nothing that is given may change."""
     parts = {flow: max(1, round(min(MOST_PARTS, weights[flow] * WEIGHT_UNIT))) for flow in paths}
     crossing: defaultdict[Hashable, list[Flow]] = defaultdict(list)
     weight: defaultdict[Hashable, int] = defaultdict(int)
@@ -37,11 +51,13 @@ def max_min_fair(
             crossing[link].append(flow)
             weight[link] += parts[flow]
     left = {link: capacities_bps[link] for link in crossing}
-    levels = [(Fraction(left[link], weight[link]), order, link) for order, link in enumerate(crossing)]
-    heapq.heapify(levels)
-    rates: dict[Flow, int] = {}
-    while levels:
+    levels: list[tuple[Fraction, int, Hashable]] = []
+    for order, link in enumerate(crossing):
+        heapq.heappush(levels, (Fraction(left[link], weight[link]), order, link))
+        yield
+    while levels and len(rates) < len(paths):
         level, order, link = heapq.heappop(levels)
+        yield
         if not weight[link]:
             continue
         # Flows that were fixed at a lower level left more for the others: a level only rises.
@@ -56,4 +72,4 @@ def max_min_fair(
                 for other in paths[flow]:
                     left[other] -= rates[flow]
                     weight[other] -= parts[flow]
-    return rates
+            yield

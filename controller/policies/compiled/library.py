@@ -97,7 +97,7 @@ _CHOICES = (
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
     "schedule": ("core", (*_ALL, *_PLANS, _DELAY, *_SETTLE), (POINTER,)),
-    "rates": ("rates", (*_ALL, *_PLANS, _SENT, *_SETTLE), (I64, I64)),
+    "rates": ("rates", (*_ALL, *_PLANS, _SENT, *_SETTLE), (I64, I64, I64)),
     "steps": ("steps", (*_ALL, *_PLANS, _DELAY, *_SETTLE, _REPLACE, *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
     "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
 }

@@ -11,24 +11,29 @@ from controller.policies.compiled import library as compiled
 from controller.policies.compiled.batches import Compiled
 from controller.policies.compiled.library import at
 from controller.policies.compiled.places import MOST_BPS
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rate_limit import STEPS_AT_ONCE, RateLimit
 
 
 class CompiledRateLimit(Compiled):
     """Grants leases of max-min fair rates, and renews them. A `BatchPolicy`."""
 
     def __init__(
-        self, *, lease_ns: int = 100_000_000, headroom: float = 0.98, library: ctypes.CDLL | None = None
+        self,
+        *,
+        lease_ns: int = 100_000_000,
+        headroom: float = 0.98,
+        steps_at_once: int = STEPS_AT_ONCE,
+        library: ctypes.CDLL | None = None,
     ) -> None:
         """Raises ValueError: an argument out of its range, by name; BuildError, OSError: there is no library here.
 
         Args:
             library: a build of the library other than this machine's own.
         """
-        terms = RateLimit(lease_ns=lease_ns, headroom=headroom)  # raises if they are none
+        terms = RateLimit(lease_ns=lease_ns, headroom=headroom, steps_at_once=steps_at_once)  # raises if they are none
         self.lease_ns, self.headroom_ppm = lease_ns, terms.headroom_ppm
         library = library or compiled.library("rates")
-        super().__init__(library, "rates", library.rates_new(lease_ns, self.headroom_ppm))
+        super().__init__(library, "rates", library.rates_new(lease_ns, self.headroom_ppm, steps_at_once))
 
     def set_network(self, network: Network, *, now_ns: int) -> None:
         """All shares are found anew."""

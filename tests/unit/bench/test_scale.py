@@ -12,6 +12,7 @@ from bench.computing.scale_alone import Calls, Turn
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
 from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
+from bench.computing.scale_schedulers import EMPTY, SCHEDULERS
 from controller.policies.compiled.batches import SLOT
 from controller.policies.compiled.steps import CompiledSteps
 
@@ -142,6 +143,59 @@ class TestHosts:
         assert (hosts.waiting_bytes == hosts.came_bytes).all()
 
 
+class TestHostsWithRates:
+    """Slots without a count of bytes."""
+
+    @staticmethod
+    def rate(number: int, node: int, start_ns: int, rate_bps: int, end_ns: int = 100 * MS) -> np.ndarray:
+        return np.array([(number, node, 2, start_ns, end_ns, 0, rate_bps, rate_bps)], dtype=SLOT)
+
+    def hosts(self, demand: float | None) -> Hosts:
+        return Hosts(4, Pairs(np.array([0, 1]), np.array([2, 2])), demand, 1000, seed=1)
+
+    def pass_ticks(self, hosts: Hosts, begin: int, end: int) -> None:
+        for tick in range(begin, end):
+            hosts.say(MS, tick * MS)
+
+    def test_a_rate_carries_until_it_ends_and_its_successor_takes_its_place(self) -> None:
+        hosts = self.hosts(None)
+        hosts.say(MS, 0)
+        hosts.hear(self.rate(1, 0, 0, 8_000_000), EMPTY)  # 1000 bytes/ms
+        self.pass_ticks(hosts, 1, 6)
+        assert hosts.sent_bytes == 5000
+        hosts.hear(self.rate(2, 0, 5 * MS + MS // 2, 16_000_000, 8 * MS), EMPTY)
+        self.pass_ticks(hosts, 6, 20)
+        assert hosts.sent_bytes == 5000 + 500 + 5000 == hosts.rated_bytes
+
+    def test_a_revoked_rate_carries_nothing(self) -> None:
+        hosts = self.hosts(None)
+        hosts.say(MS, 0)
+        hosts.hear(self.rate(1, 0, 0, 8_000_000), EMPTY)
+        self.pass_ticks(hosts, 1, 3)
+        hosts.hear(EMPTY, self.rate(1, 0, 0, 8_000_000))
+        self.pass_ticks(hosts, 3, 9)
+        assert hosts.sent_bytes == 2000
+
+    def test_rates_below_a_byte_a_tick_add_up(self) -> None:
+        hosts = self.hosts(None)
+        hosts.say(MS, 0)
+        hosts.hear(self.rate(1, 0, 0, 4_000), EMPTY)  # half a byte/ms
+        self.pass_ticks(hosts, 1, 11)
+        assert hosts.sent_bytes == 5
+
+    def test_a_rate_is_given_back_when_the_queue_is_empty_and_carries_no_more(self) -> None:
+        hosts = self.hosts(0)
+        hosts.say(MS, 0)
+        hosts.waiting_bytes[0] = 1500
+        hosts.hear(self.rate(1, 0, 0, 8_000_000), EMPTY)
+        assert not len(hosts.say(MS, MS).returned)
+        said = hosts.say(MS, 2 * MS)
+        assert said.returned["slot"].tolist() == [1] and said.backlog_bytes.tolist() == [0] and hosts.sent_bytes == 1500
+        hosts.waiting_bytes[0] = 1500
+        self.pass_ticks(hosts, 3, 9)
+        assert hosts.sent_bytes == 1500
+
+
 class TestTheSameCallsAgain:
     """What a policy was told, told to another one."""
 
@@ -164,6 +218,33 @@ class TestARun:
         assert all(0.85 < one["granted_fraction"] <= 1.0 for one in figures.values())
         assert all(one["grants"] > 300 and one["ns_per_grant"] > 0 for one in figures.values())
         assert figures["core"]["alone"]["ns_per_grant"] > 0
+
+    @pytest.mark.parametrize("policy", ["hybrid", "rate_limit", "auto"])
+    def test_each_policy_grants_nearly_all_that_can_be_granted(self, policy: str) -> None:
+        figures = run(Case(80, 2, "racks", 2 * MS, 20, policy=policy))["policies"]
+        assert figures.keys() == {"reference", "core"}
+        assert all(0.9 < one["granted_fraction"] <= 1.0 for one in figures.values())
+        assert all(one["grants"] > 0 for one in figures.values())
+        assert ("review_max_us" in figures["core"]) == (policy == "auto")
+
+    @pytest.mark.parametrize("policy", ["rate_limit", "auto"])
+    def test_what_is_sent_by_rates_of_a_light_demand_is_what_came(self, policy: str) -> None:
+        figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3, policy=policy))["policies"]
+        assert all(0.8 < one["sent_of_what_came"] < 1.2 for one in figures.values())
+
+    def test_a_matching_by_rates_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="timeslice or steps, not by rate_limit"):
+            Case(16, 1, "star", 2 * MS, 20, matching=True, policy="rate_limit").check()
+
+    def test_auto_takes_turns_where_one_link_decides_for_each_flow(self) -> None:
+        schedule = SCHEDULERS["auto"]["core"](2 * MS, 0.98, False)
+        fabric, pairs = network("racks", 80), Pairs(np.array([0, 1]), np.array([2, 2]))
+        schedule.start(fabric, pairs, GBIT)
+        hosts = Hosts(80, pairs, None, 1000, seed=1)
+        schedule.say(hosts.say(MS, GBIT), GBIT)
+        schedule.review(GBIT)
+        _, grants, _ = schedule.plan(GBIT, GBIT + MS)
+        assert len(grants) and (grants["bytes"] > 0).all()
 
     def test_what_is_sent_of_a_light_demand_is_what_came(self) -> None:
         figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3))["policies"]

@@ -1,7 +1,7 @@
 /* This file takes the events: hosts tell backlogs and what they sent, give leases back and leave; other pairs are regulated;
  * weights and the network change. A part of rates.c. */
 #pragma once
-#include "leases.h"
+#include "shares.h"
 
 static uint32_t heard_node(struct rates *rates, uint32_t id)
 {
@@ -201,6 +201,14 @@ void rates_weight(struct rates *rates, uint32_t node, uint32_t destination, doub
 	rates->stale = true;
 }
 
+/* Leaves a share-out as it is: each rate, and what was promised, is within the old shares or the new ones. */
+static void abandon(struct rates *rates)
+{
+	if (rates->share_out.stage == COLLECTING)
+		close_ranks(rates);
+	rates->share_out.stage = NOTHING_SHARED;
+}
+
 /* A new network begins: links and places follow, then `rates_settle`; until then nothing is shared out. */
 void rates_rewire(struct rates *rates, int64_t now)
 {
@@ -209,6 +217,7 @@ void rates_rewire(struct rates *rates, int64_t now)
 	roster_rewire(&rates->roster);
 	rates->roster.link_count = 0;
 	rates->stale = true;
+	abandon(rates);
 }
 
 void rates_settle(struct rates *rates)
@@ -216,7 +225,7 @@ void rates_settle(struct rates *rates)
 	rates->rewiring = false;
 }
 
-/* Other capacities of links, where rates and paths are as before. */
+/* Other capacities of links, where rates and paths are as before. A share-out that was begun goes on. */
 void rates_recharge(struct rates *rates, int64_t now, uint32_t count, const uint32_t *links, const int64_t *capacities)
 {
 	rates->roster.now = now;

@@ -3,49 +3,65 @@
 #pragma once
 #include "state.h"
 
-static struct slot slot_of(const struct rates *rates, uint32_t at)
+static inline struct slot slot_of(const struct rates *rates, uint32_t at)
 {
 	const struct sender *sender = &rates->senders[at];
-	const struct couple *pair = &rates->roster.couples[at];
 	return (struct slot){
-		(int64_t)sender->lease, rates->roster.members[pair->node].id, pair->destination, sender->start, sender->end, 0,
-		sender->rate, sender->rate,
+		(int64_t)sender->lease, sender->id, sender->destination, sender->start, sender->end, 0, sender->rate, sender->rate,
 	};
 }
 
 static void end_lease(struct rates *rates, uint32_t at, bool revoke)
 {
-	struct sender *senders = rates->senders, *sender = &senders[at];
+	struct sender *sender = &rates->senders[at];
 	if (!sender->lease)
 		return;
 	if (revoke) {
 		GROW(rates->revokes, rates->revoke_room, rates->revoke_count + 1);
 		rates->revokes[rates->revoke_count++] = slot_of(rates, at);
 	}
-	*(sender->lease_before != NONE ? &senders[sender->lease_before].lease_after : &rates->first_lease) = sender->lease_after;
-	*(sender->lease_after != NONE ? &senders[sender->lease_after].lease_before : &rates->last_lease) = sender->lease_before;
 	sender->lease = 0;
+}
+
+static inline void fetch_rate(const struct rates *rates, uint32_t at)
+{
+	__builtin_prefetch(&rates->senders[at], 1);
+	__builtin_prefetch(&rates->senders[at].since, 1);
+}
+
+/* Has a lease looked at when half of it is over, or its sender may have ended. */
+static void look_later(struct rates *rates, uint32_t at)
+{
+	struct sender *sender = &rates->senders[at];
+	sender->look = (sender->start + sender->end) / 2;
+	if (sender->idle >= 0 && sender->idle + rates->lease < sender->look)
+		sender->look = sender->idle + rates->lease;
+	dues_push(&rates->due, (struct due){sender->look, sender->lease, at});
 }
 
 static void grant(struct rates *rates, uint32_t at, int64_t rate, int64_t length)
 {
 	struct sender *sender = &rates->senders[at];
-	int64_t now = rates->roster.now;
-	if (!sender->lease) {
-		sender->lease_before = rates->last_lease;
-		sender->lease_after = NONE;
-		*(rates->last_lease != NONE ? &rates->senders[rates->last_lease].lease_after : &rates->first_lease) = at;
-		rates->last_lease = at;
-	}
+	int64_t now = rates->now;
 	rates->last_number = rates->last_number + 1 > (uint64_t)now ? rates->last_number + 1 : (uint64_t)now;
 	sender->lease = rates->last_number;
 	sender->start = now;
 	sender->end = now + length;
 	sender->rate = rate;
 	sender->planned = rates->planned;
-	dues_push(&rates->due, (struct due){now + rates->lease / 2, sender->lease, at});
+	look_later(rates, at);
 	GROW(rates->grants, rates->grant_room, rates->grant_count + 1);
 	rates->grants[rates->grant_count++] = slot_of(rates, at);
+}
+
+static void promise(struct rates *rates, uint32_t at, int64_t due, int64_t rate)
+{
+	struct sender *sender = &rates->senders[at];
+	sender->rising = ++rates->rise_number;
+	sender->rise_at = due;
+	sender->rise_to = rate;
+	sender->then_to = 0;
+	dues_push(&rates->rises, (struct due){due, sender->rising, at});
 }
 
 /* Makes a pair no sender any more, and ends its lease. */
@@ -56,10 +72,12 @@ static void forget_sender(struct rates *rates, uint32_t at, bool revoke)
 	rates->stale = true;
 	end_lease(rates, at, revoke);
 	if (sender->sends) {
+		rates->begun[sender->order] = NONE;
 		*(sender->before != NONE ? &senders[sender->before].after : &row->first) = sender->after;
 		*(sender->after != NONE ? &senders[sender->after].before : &row->last) = sender->before;
 	}
-	sender->sends = sender->rises = false;
+	sender->sends = false;
+	sender->rising = 0;
 }
 
 static void tidy(struct rates *rates, uint32_t at)
@@ -70,11 +88,14 @@ static void tidy(struct rates *rates, uint32_t at)
 
 static void begin_sender(struct rates *rates, uint32_t at)
 {
-	uint32_t node = rates->roster.couples[at].node;
-	struct row *row = &rates->rows[node];
+	const struct couple *pair = &rates->roster.couples[at];
+	struct row *row = &rates->rows[pair->node];
 	rates->senders[at] = (struct sender){
-		.sends = true, .idle = -1, .wants = -1, .before = row->last, .after = NONE, .since = ++rates->begun,
+		.sends = true, .idle = -1, .wants = -1, .before = row->last, .after = NONE, .since = ++rates->begins,
+		.id = rates->roster.members[pair->node].id, .destination = pair->destination, .order = rates->begun_count,
 	};
+	GROW(rates->begun, rates->begun_room, rates->begun_count + 1);
+	rates->begun[rates->begun_count++] = at;
 	*(row->last != NONE ? &rates->senders[row->last].after : &row->first) = at;
 	row->last = at;
 	rates->stale = true;
@@ -104,6 +125,8 @@ static void note(struct rates *rates, uint32_t node)
 			rates->fresh[count++] = (uint64_t)pair->destination << 32 | at;
 		} else if (sender->sends && sender->idle < 0) {
 			sender->idle = roster->now;
+			if (sender->lease && roster->now + rates->lease < sender->look)
+				look_later(rates, at);
 		}
 	}
 	if (count > 1)

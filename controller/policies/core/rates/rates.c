@@ -4,19 +4,24 @@
  */
 #define _GNU_SOURCE
 #include "events.h"
-#include "shares.h"
 
 /* -- planning ------------------------------------------------------------------------------------------------------------- */
 
-static bool is_due(const struct rates *rates, const struct due *due)
+static inline bool is_due(const struct rates *rates, const struct due *due)
 {
-	return rates->senders[due->pair].lease == due->number;
+	const struct sender *sender = &rates->senders[due->pair];
+	return sender->lease == due->number && sender->look == due->at;
+}
+
+static inline bool is_rise(const struct rates *rates, const struct due *due)
+{
+	return rates->senders[due->pair].rising == due->number;
 }
 
 /* The senders to renew, as entries of `renewed`; forgets those that send no more. */
 static uint32_t take_due(struct rates *rates)
 {
-	int64_t now = rates->roster.now;
+	int64_t now = rates->now;
 	uint32_t count = 0;
 	GROW(rates->renewed, rates->renewed_room, RENEWED_AT_ONCE);
 	for (int looks = 0; looks < LOOKS_AT_ONCE && count < RENEWED_AT_ONCE; looks++) {
@@ -26,14 +31,13 @@ static uint32_t take_due(struct rates *rates)
 		if (!is_due(rates, &due))
 			continue;
 		const struct sender *sender = &rates->senders[due.pair];
-		int64_t next = now + rates->lease / 2, half = (sender->start + sender->end) / 2;
 		if (sender->idle >= 0 && now >= sender->idle + rates->lease) {
 			forget_sender(rates, due.pair, now < sender->end);
 			tidy(rates, due.pair);
-		} else if (now >= half) {
+		} else if (now >= (sender->start + sender->end) / 2) {
 			rates->renewed[count++] = due.pair;
 		} else {
-			dues_push(&rates->due, (struct due){next < half ? next : half, due.number, due.pair});
+			look_later(rates, due.pair);
 		}
 	}
 	return count;
@@ -48,41 +52,39 @@ static void renew(struct rates *rates, uint32_t at)
 		grant(rates, at, sender->rate, sender->idle >= 0 ? rates->lease : twice < longest ? twice : longest);
 }
 
+/* Grants the rates that may rise by now. */
+static void rise(struct rates *rates)
+{
+	for (int tried = 0; tried < RISEN_AT_ONCE && rates->rises.count && rates->rises.items[0].at <= rates->now; tried++) {
+		struct due due = dues_pop(&rates->rises);
+		if (!is_rise(rates, &due))
+			continue;
+		struct sender *sender = &rates->senders[due.pair];
+		bool at_once = sender->then_to && sender->then_at <= rates->now;
+		grant(rates, due.pair, at_once ? sender->then_to : sender->rise_to, rates->length);
+		sender->rising = 0;
+		if (sender->then_to && !at_once)
+			promise(rates, due.pair, sender->then_at, sender->then_to);
+	}
+}
+
 /* Plans; what came of it is there until the next call to any function. `counts` has the last slot number, before and after. */
 void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts *counts)
 {
-	rates->roster.now = now;
+	rates->roster.now = rates->now = now;
+	rates->horizon = horizon;
 	rates->last_number = counts->last_number;
-	rates->lead = horizon - now;
 	rates->grant_count = 0;
 	rates->planned++;
-	uint32_t renewed = take_due(rates), left = 0, risen = 0;
-	bool shares = rates->roster.network && rates->stale && !rates->rewiring;
-	rates->waits = shares && now < rates->rest_until;
-	if (shares && !rates->waits) {
+	uint32_t renewed = take_due(rates);
+	bool may = rates->roster.network && !rates->rewiring;
+	if (may && rates->stale && rates->share_out.stage == NOTHING_SHARED && now >= rates->rest_until) {
 		rates->stale = false;
-		share_out(rates, horizon);
+		begin_collecting(rates);
 	}
-	for (uint32_t one = 0; one < rates->rise_count; one++) {
-		uint32_t at = rates->rises[one];
-		struct sender *sender = &rates->senders[at];
-		if (!sender->rises || sender->shared != rates->shared)
-			continue;
-		if (sender->rise_at > now || risen == RISEN_AT_ONCE) {
-			rates->rises[left++] = at;
-			continue;
-		}
-		risen++;
-		grant(rates, at, sender->rise_to, rates->length);
-		sender->rises = sender->then_to > 0;
-		if (sender->rises) {
-			sender->rise_at = sender->then_at;
-			sender->rise_to = sender->then_to;
-			sender->then_to = 0;
-			rates->rises[left++] = at;
-		}
-	}
-	rates->rise_count = left;
+	go_on(rates);
+	rates->waits = may && rates->stale && rates->share_out.stage == NOTHING_SHARED;
+	rise(rates);
 	for (uint32_t one = 0; one < renewed; one++)
 		renew(rates, rates->renewed[one]);
 	*counts = (struct counts){rates->last_number, rates->grant_count, rates->revoke_count};
@@ -91,17 +93,20 @@ void rates_plan(struct rates *rates, int64_t now, int64_t horizon, struct counts
 
 int64_t rates_next_event(struct rates *rates)
 {
+	int64_t first = INT64_MAX;
 	for (int looks = 0; looks < LOOKS_AT_ONCE && rates->due.count && !is_due(rates, &rates->due.items[0]); looks++)
 		dues_pop(&rates->due);
-	int64_t first = rates->due.count ? rates->due.items[0].at : INT64_MAX;
-	for (uint32_t one = 0; one < rates->rise_count; one++) {
-		const struct sender *sender = &rates->senders[rates->rises[one]];
-		if (sender->rises && sender->shared == rates->shared && sender->rise_at < first)
-			first = sender->rise_at;
-	}
+	for (int looks = 0; looks < LOOKS_AT_ONCE && rates->rises.count && !is_rise(rates, &rates->rises.items[0]); looks++)
+		dues_pop(&rates->rises);
+	if (rates->due.count)
+		first = rates->due.items[0].at;
+	if (rates->rises.count && rates->rises.items[0].at < first)
+		first = rates->rises.items[0].at;
 	if (rates->waits && rates->rest_until < first)
 		first = rates->rest_until;
-	return first == INT64_MAX ? -1 : first + rates->lead;
+	if (rates->share_out.stage != NOTHING_SHARED || first <= rates->now)
+		return rates->now;
+	return first == INT64_MAX ? -1 : first + rates->horizon - rates->now;
 }
 
 const struct slot *rates_grants(const struct rates *rates)
@@ -116,7 +121,7 @@ const struct slot *rates_revokes(const struct rates *rates)
 
 /* -- from the beginning to the end ---------------------------------------------------------------------------------------- */
 
-struct rates *rates_new(int64_t lease, int64_t headroom_ppm)
+struct rates *rates_new(int64_t lease, int64_t headroom_ppm, int64_t steps_at_once)
 {
 	struct rates *rates = calloc(1, sizeof(*rates));
 	if (!rates)
@@ -124,32 +129,34 @@ struct rates *rates_new(int64_t lease, int64_t headroom_ppm)
 	roster_begin(&rates->roster);
 	rates->lease = rates->length = lease;
 	rates->headroom_ppm = headroom_ppm;
-	rates->first_lease = rates->last_lease = NONE;
+	rates->steps_at_once = steps_at_once;
 	rates->stale = true;
 	PROVIDE(rates->senders, rates->sender_room, MANY);
-	PROVIDE(rates->flows, rates->flow_room, MANY);
-	PROVIDE(rates->shares, rates->share_room, MANY);
-	PROVIDE(rates->crossed, rates->crossed_room, 8 * MANY);
-	PROVIDE(rates->crossing, rates->crossing_room, 8 * MANY);
-	PROVIDE(rates->fixed, rates->fixed_room, MANY);
-	PROVIDE(rates->rises, rates->rise_room, MANY);
-	PROVIDE(rates->scratch, rates->scratch_room, MANY);
-	PROVIDE(rates->links, rates->link_room, MANY);
-	PROVIDE(rates->members, rates->member_room, MANY);
-	PROVIDE(rates->levels.items, rates->levels.room, MANY);
+	PROVIDE(rates->begun, rates->begun_room, MANY);
 	PROVIDE(rates->due.items, rates->due.room, MANY);
+	PROVIDE(rates->rises.items, rates->rises.room, MANY);
 	PROVIDE(rates->grants, rates->grant_room, MANY);
+	struct share_out *out = &rates->share_out;
+	PROVIDE(out->flows, out->flow_room, MANY);
+	PROVIDE(out->shares, out->share_room, MANY);
+	PROVIDE(out->crossings, out->crossing_room, 8 * MANY);
+	PROVIDE(out->fixed, out->fixed_room, MANY);
+	PROVIDE(out->rising, out->rising_room, MANY);
+	PROVIDE(out->links, out->link_room, MANY);
+	PROVIDE(out->members, out->member_room, MANY);
+	PROVIDE(out->levels.items, out->levels.room, MANY);
 	return rates;
 }
 
 void rates_free(struct rates *rates)
 {
+	struct share_out *out = &rates->share_out;
 	roster_end(&rates->roster);
 	weights_free(&rates->weights);
 	void *arrays[] = {
-		rates->senders, rates->rows, rates->due.items, rates->rises, rates->renewed, rates->fresh, rates->scratch, rates->flows,
-		rates->shares, rates->links, rates->members, rates->crossed, rates->crossing, rates->fixed, rates->levels.items,
-		rates->grants, rates->revokes,
+		rates->senders, rates->rows, rates->begun, rates->due.items, rates->rises.items, rates->renewed, rates->fresh,
+		rates->scratch, out->flows, out->shares, out->links, out->members, out->crossings, out->fixed, out->rising,
+		out->levels.items, rates->grants, rates->revokes,
 	};
 	for (size_t at = 0; at < sizeof(arrays) / sizeof(*arrays); at++)
 		array_free(arrays[at]);

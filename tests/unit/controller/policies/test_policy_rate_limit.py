@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from controller.policies.base import Plan, Slot
 from controller.policies.fair_share import max_min_fair
 from controller.policies.rate_limit import (
+    FALL_STEPS,
     LEAST_DEMAND_PART,
     LONGEST,
     LOOKS_AT_ONCE,
@@ -16,6 +17,7 @@ from controller.policies.rate_limit import (
     RENEWED_AT_ONCE,
     REST_NS,
     RISEN_AT_ONCE,
+    STEPS_AT_ONCE,
     TOLD_NS,
     RateLimit,
 )
@@ -255,9 +257,11 @@ class TestChanges:
         assert world.policy.next_event_ns() is None
 
     @settings(deadline=None)
-    @given(trees(), st.data())
-    def test_rates_in_force_never_overbook_a_link(self, network: TreeNetwork, data: st.DataObject) -> None:
-        world = Senders(network)
+    @given(trees(), st.sampled_from([1, 20, STEPS_AT_ONCE]), st.data())
+    def test_rates_in_force_never_overbook_a_link(
+        self, network: TreeNetwork, steps_at_once: int, data: st.DataObject
+    ) -> None:
+        world = Senders(network, RateLimit(lease_ns=LEASE, headroom=1.0, steps_at_once=steps_at_once))
         nodes = network.nodes
         for _ in range(data.draw(st.integers(1, 15))):
             x = data.draw(st.sampled_from(nodes))
@@ -277,9 +281,11 @@ class TestChanges:
                         assert load <= network.capacity_bps(link)
 
     @settings(deadline=None)
-    @given(trees(), st.data())
-    def test_rates_come_to_rest_at_the_fair_shares(self, network: TreeNetwork, data: st.DataObject) -> None:
-        world = Senders(network)
+    @given(trees(), st.sampled_from([1, 20, STEPS_AT_ONCE]), st.data())
+    def test_rates_come_to_rest_at_the_fair_shares(
+        self, network: TreeNetwork, steps_at_once: int, data: st.DataObject
+    ) -> None:
+        world = Senders(network, RateLimit(lease_ns=LEASE, headroom=1.0, steps_at_once=steps_at_once))
         flows = {}
         for x in network.nodes:
             ys = data.draw(st.sets(st.sampled_from([y for y in network.nodes if y != x])))
@@ -293,6 +299,98 @@ class TestChanges:
         rates = world.rates()
         assert rates.keys() == shares.keys()
         assert all(abs(rates[flow] - shares[flow]) <= len(flows) for flow in flows)
+
+
+class TestAShareOutInPieces:
+    """One plan makes some steps of it, and the next one goes on."""
+
+    def world(self, steps_at_once: int = 5) -> Senders:
+        """B to E send to A at its rate."""
+        world = Senders(star(8), RateLimit(lease_ns=LEASE, headroom=1.0, steps_at_once=steps_at_once))
+        for x in (B, C, D, E):
+            world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
+        return world
+
+    def finish(self, world: Senders) -> list[Plan]:
+        plans = [world.plan()]
+        while world.policy.next_event_ns() == world.now_ns:
+            world.now_ns += 1
+            plans.append(world.plan())
+        return plans
+
+    def test_the_next_plan_is_due_at_once_until_rates_are_granted(self) -> None:
+        world = self.world()
+        assert not world.plan().grants
+        assert world.policy.next_event_ns() == world.now_ns
+        self.finish(world)
+        assert world.rates() == {(x, A): 25 * MBIT for x in (B, C, D, E)}
+
+    def test_rates_rise_when_the_last_fall_has_been_heard(self) -> None:
+        world = self.world(FALL_STEPS)
+        self.finish(world)
+        world.policy.backlog(FIRST + 5, {A: 1000}, now_ns=world.now_ns)
+        fallen = [plan.grants for plan in self.finish(world)]
+        assert max(map(len, fallen)) == 1, "as many falls as count for a plan"
+        last_ns = max(slot.start_ns for grants in fallen for slot in grants)
+        assert sum(map(len, fallen)) == 4
+        world.run_until(last_ns + LEAD - 1)
+        assert (FIRST + 5, A) not in world.rates()
+        world.run_until(last_ns + LEAD + 2)
+        assert world.rates() == {(x, A): 20 * MBIT for x in (B, C, D, E, FIRST + 5)}
+
+    def test_a_sender_that_begins_meanwhile_is_of_the_next_one(self) -> None:
+        world = self.world()
+        world.plan()
+        world.policy.backlog(FIRST + 5, {A: 1000}, now_ns=world.now_ns)
+        first = [slot.rate_bps for plan in self.finish(world) for slot in plan.grants]
+        assert first[:4] == [25 * MBIT] * 4
+        world.run_until(world.now_ns + 2 * LEAD)
+        assert world.rates() == {(x, A): 20 * MBIT for x in (B, C, D, E, FIRST + 5)}
+
+    @pytest.mark.parametrize("plans", range(1, 9))
+    @pytest.mark.parametrize("again", [False, True])
+    def test_a_sender_that_ends_meanwhile_is_granted_nothing(self, plans: int, again: bool) -> None:
+        world = self.world(3)
+        for _ in range(plans):
+            world.plan()
+        began_ns = world.now_ns
+        world.policy.left(C, now_ns=world.now_ns)
+        if again:
+            world.policy.backlog(C, {A: 1000}, now_ns=world.now_ns)
+        self.finish(world)
+        world.run_until(began_ns + 3 * LEAD)
+        others = (B, D, E, *((C,) if again else ()))
+        assert world.rates() == {(x, A): 100 * MBIT // len(others) for x in others}
+
+    def test_other_capacities_do_not_have_it_begin_anew(self) -> None:
+        """Where they change more often than it ends nobody would be granted anything."""
+        world, fall = self.world(), 0
+        while not world.rates():
+            fall += 1
+            assert fall < 50
+            link = world.network.path(B, A)[-1]
+            world.network = world.network.times({link: 0.99})
+            world.policy.set_network(world.network, now_ns=world.now_ns)
+            world.now_ns += 1
+            world.plan()
+
+    def test_a_new_tree_has_it_begin_anew(self) -> None:
+        world = self.world()
+        world.plan()
+        world.network = star(8, rates={B: 10 * MBIT})
+        world.policy.set_network(world.network, now_ns=world.now_ns)
+        grants = [slot for plan in self.finish(world) for slot in plan.grants]
+        assert [slot.rate_bps for slot in grants if slot.node == B] == [10 * MBIT]
+
+    def test_a_plan_of_thousands_of_senders_grants_and_computes_a_part(self) -> None:
+        count = 65
+        world = Senders(star(2 * count), RateLimit(lease_ns=LEASE, headroom=1.0))
+        for x in range(FIRST, FIRST + count):
+            world.policy.backlog(x, dict.fromkeys(range(FIRST + count, FIRST + 2 * count), 1000), now_ns=world.now_ns)
+        plans = self.finish(world)
+        assert len(plans) > count * count // RISEN_AT_ONCE and not plans[0].grants
+        assert max(len(plan.grants) for plan in plans) <= RISEN_AT_ONCE + RENEWED_AT_ONCE
+        assert len(world.rates()) == count * count
 
 
 class TestLeases:
@@ -350,7 +448,7 @@ class TestLeases:
         assert first == RENEWED_AT_ONCE + 39
         world.now_ns += LEASE // 2
         plans = [world.plan()]
-        assert world.policy.next_event_ns() == world.now_ns + LEAD, "the others are due"
+        assert world.policy.next_event_ns() == world.now_ns, "the others are due"
         plans.append(world.plan())
         assert [len(plan.grants) for plan in plans] == [RENEWED_AT_ONCE, first - RENEWED_AT_ONCE]
         assert not world.plan().grants
@@ -360,7 +458,7 @@ class TestLeases:
         for x in range(B, FIRST + RISEN_AT_ONCE + 41):
             world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
         plans = [world.plan()]
-        assert world.policy.next_event_ns() == world.now_ns + LEAD, "the others may rise"
+        assert world.policy.next_event_ns() == world.now_ns, "the others may rise"
         plans.append(world.plan())
         assert [len(plan.grants) for plan in plans] == [RISEN_AT_ONCE, 40]
         assert len(world.rates()) == RISEN_AT_ONCE + 40
@@ -372,8 +470,10 @@ class TestLeases:
             world.backlog(x, *range(FIRST + 41, FIRST + 41 + count))
         world.run_until(world.now_ns + 10 * LEAD)
         last, sink = FIRST + 41, FIRST + 42
-        first = world.backlog(last, sink)  # the 41st node's senders are more than MANY
-        assert any(slot.rate_bps < 100 * MBIT // 41 for slot in first.grants), "shares were found"
+        first = world.backlog(last, sink).grants  # the 41st node's senders are more than MANY
+        while world.policy.next_event_ns() == world.now_ns:
+            first += world.plan().grants
+        assert any(slot.rate_bps < 100 * MBIT // 41 for slot in first), "shares were found"
         began_ns = world.now_ns
         world.now_ns += 1
         assert not world.backlog(last, sink, sink + 1).grants
@@ -391,6 +491,22 @@ class TestLeases:
             world.policy.left(x, now_ns=world.now_ns)
         world.run_until(world.now_ns + 3 * LEASE)
         assert (last, A) in world.rates()
+
+    def test_a_sender_that_stopped_is_seen_when_its_time_is_over_however_far_its_renewal_is(self) -> None:
+        world = Senders(star(2))
+        world.backlog(B, A)
+        world.run_until(world.now_ns + 40 * LEASE)
+        stopped_ns = world.now_ns
+        world.backlog(B)
+        assert world.policy.next_event_ns() == stopped_ns + LEASE + LEAD
+
+    def test_a_lease_that_stays_is_not_looked_at_before_half_of_it_is_over(self) -> None:
+        world = Senders(star(2))
+        world.backlog(B, A)
+        world.run_until(world.now_ns + 40 * LEASE)
+        lease = world.known[-1]
+        assert lease.end_ns - lease.start_ns == LONGEST * LEASE
+        assert world.policy.next_event_ns() == (lease.start_ns + lease.end_ns) // 2 + LEAD
 
     def test_a_rate_given_back_is_free_at_once(self) -> None:
         world = Senders(star(3))
@@ -424,7 +540,7 @@ class TestLeases:
         world.policy.yielded(B, A, known.slot, now_ns=world.now_ns, backlog_bytes=1514)
         assert not world.plan().revokes and world.rates()[B, A] == 50 * MBIT
 
-    @pytest.mark.parametrize("arguments", [{"lease_ns": 0}, {"headroom": 0}, {"headroom": 1.1}])
+    @pytest.mark.parametrize("arguments", [{"lease_ns": 0}, {"headroom": 0}, {"headroom": 1.1}, {"steps_at_once": 0}])
     def test_an_argument_out_of_range_is_refused_by_name(self, arguments: dict[str, float]) -> None:
         with pytest.raises(ValueError, match=next(iter(arguments))):
             RateLimit(**arguments)  # type: ignore[arg-type] -- numbers by name

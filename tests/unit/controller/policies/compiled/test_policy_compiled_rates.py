@@ -13,7 +13,7 @@ from controller.policies.base import Policy, Slot
 from controller.policies.compiled.batches import BatchPolicy
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rate_limit import STEPS_AT_ONCE, RateLimit
 from tests.unit.controller.policies.compiled.test_policy_compiled import MS, NODE, NODES, BothKinds, several
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies
@@ -31,11 +31,12 @@ class BothRates(BothKinds):
         headroom=st.sampled_from([1.0, 0.98, 0.5]),
         lead_ns=st.sampled_from([0, MS // 2, 5 * MS]),
         crowded=st.booleans(),
+        steps_at_once=st.sampled_from([1, 10, 50, STEPS_AT_ONCE, STEPS_AT_ONCE]),
     )
     def begin(  # type: ignore[override]
-        self, drawn: list[TreeNetwork], first: int, headroom: float, lead_ns: int, crowded: bool
+        self, drawn: list[TreeNetwork], first: int, headroom: float, lead_ns: int, crowded: bool, steps_at_once: int
     ) -> None:
-        terms = {"lease_ns": LEASE, "headroom": headroom}
+        terms = {"lease_ns": LEASE, "headroom": headroom, "steps_at_once": steps_at_once}
         self.policies: tuple[Policy, Policy] = (
             RateLimit(**terms), CompiledRateLimit(**terms, library=build_under_test("rates"))  # type: ignore[arg-type]
         )  # fmt: skip
@@ -56,6 +57,16 @@ class BothRates(BothKinds):
             self.say(node, dict.fromkeys(rates_bps, (5000 if queued else 0, 0)))
             self.each(lambda policy, given=rates_bps: policy.sent(node, given, now_ns=self.now_ns))  # type: ignore[misc]
             self.now_ns += LEASE // 4
+            self.plan()
+
+    @rule(plans=st.integers(1, 200))
+    def plans_follow_one_another(self, plans: int) -> None:
+        """As long as something is left to do at once."""
+        for _ in range(plans):
+            event_ns = self.policies[0].next_event_ns()
+            if event_ns is None or event_ns > self.now_ns:
+                break
+            self.now_ns += 1000
             self.plan()
 
     @rule(leases=st.integers(1, 6))
@@ -105,6 +116,35 @@ def test_both_kinds_give_the_same_plans_among_many_senders() -> None:
         assert plans[0] == plans[1]
         waits += policies[0]._waits
     assert 10 < waits < 150
+
+
+def settle(policy: CompiledRateLimit, now_ns: int) -> dict[tuple[int, int], int]:
+    """The rates that plans grant until nothing is left to do at once."""
+    rates: dict[tuple[int, int], int] = {}
+    for _ in range(1000):
+        plan = policy.plan(now_ns=now_ns, horizon_ns=now_ns)
+        rates.update({(slot.node, slot.destination): slot.rate_bps for slot in plan.grants})
+        event_ns = policy.next_event_ns()
+        if event_ns is None or event_ns > now_ns:
+            return rates
+    raise AssertionError("something is always left to do")
+
+
+def test_a_longer_path_that_is_known_while_shares_are_found_moves_nobody_out_of_a_full_link() -> None:
+    network = racks(2, 4)
+    policy = CompiledRateLimit(headroom=1.0, steps_at_once=1, library=build_under_test("rates"))
+    policy.set_network(network, now_ns=MS)
+    policy.set_regulated({node: frozenset(NODES) - {node} for node in NODES}, now_ns=MS)
+    for node in NODES[1:4]:
+        policy.backlog(node, {NODES[0]: 5000}, now_ns=MS)
+    fill, policy._places.fill = policy._places.fill, lambda: None  # type: ignore[method-assign]
+    policy.backlog(NODES[4], {NODES[0]: 5000}, now_ns=MS)
+    for _ in range(3):
+        policy.plan(now_ns=MS, horizon_ns=MS)
+    fill()  # from the other rack, over two more links
+    rates = settle(policy, MS)
+    assert rates == {(node, NODES[0]): rates[NODES[1], NODES[0]] for node in NODES[1:5]}
+    assert sum(rates.values()) == network.capacity_bps(network.path(NODES[1], NODES[0])[-1])
 
 
 def test_a_thousand_hosts_that_come_and_go_leave_shares_that_fill_the_link() -> None:
