@@ -13,7 +13,7 @@ from controller.policies.base import Plan, Slot
 from controller.policies.ledger import Booking, Resource
 from controller.policies.pairs import Pair
 
-FORWARD_AT_ONCE, GRANTS_AT_ONCE = 64, 128
+FORWARD_AT_ONCE, GRANTS_AT_ONCE = 64, 192
 """Slots that one plan tries to let begin earlier, and slots after which it stops."""
 
 
