@@ -264,7 +264,7 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plan_stops_after_some_slots_and_the_next_one_goes_on(seed: int) -> None:
     """Hundreds of slots end together, again and again, and some hosts give theirs back in the middle of it."""
-    both, nodes = (Timeslice(), CompiledTimeslice()), range(FIRST, FIRST + 800)
+    both, nodes = (Timeslice(at_once=64), CompiledTimeslice(at_once=64)), range(FIRST, FIRST + 800)
     said: list[list[Plan]] = []
     for policy in both:
         dice, plans = Random(seed), list[Plan]()
@@ -283,8 +283,8 @@ def test_a_plan_stops_after_some_slots_and_the_next_one_goes_on(seed: int) -> No
         said.append(plans)
     assert said[0] == said[1]
     sizes = [len(plan.grants) for plan in said[0]]
-    assert sizes.count(GRANTS_AT_ONCE) > 5, "plans that stopped"
-    assert max(sizes) < 2 * GRANTS_AT_ONCE, "those which were passed over come on top"
+    assert sizes.count(64) > 5, "plans that stopped"
+    assert max(sizes) < 2 * 64, "those which were passed over come on top"
 
 
 def test_of_many_slots_that_have_not_begun_some_are_brought_forward_by_each_plan_the_earliest_first() -> None:
