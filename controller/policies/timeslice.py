@@ -46,7 +46,7 @@ length, with an earlier start. One plan tries `FORWARD_AT_ONCE` of them, the ear
 would have all of them told again. Then the rest of the room goes to waiting pairs.
 
 *Pieces.* A plan stops after `at_once` slots, so that nobody waits for it for long. It may stop in the middle of a selection:
-the next plan, which is due at once, goes on with it, and who was passed over is seen at its end.
+the next plan, which is due at once, goes on with it. Who was passed over is seen at its end, and each slice if it lasts longer.
 
 *Maximality.* When `plan` returns, and no other is due at once, no wanted pair of an idle node would fit on all of its links
 from now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of
@@ -124,13 +124,14 @@ class Timeslice(Policy):
         self._slots = Slots()
         self._tries, self._left = 0, at_once
         """Of new pairs, and grants, that are left in this plan."""
-        self._instant_ns = 0
+        self._begun_ns = self._instant_ns = 0
         self._attempts: list[Attempt] = []
         self._tried: set[Pair] = set()
         self._oldest: dict[Resource[Pair], Pair] = {}
         self._served: Entry[Pair] | None = None
-        """Of a selection that is not over: its instant, whom it tries next, the pairs of lines that were tried since something
-        ended, those that waited longest for what was freed, and the first in the order of the new pairs that got a slot."""
+        """Of a selection that is not over: its beginning and its instant, whom it tries next, the pairs of lines that were
+        tried since something ended, those that waited longest for what was freed, and the first in the order of the new pairs
+        that got a slot."""
         self._count = count()
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
@@ -286,6 +287,8 @@ class Timeslice(Policy):
         if more:
             turn.clear()
             tried.clear()
+            if not self._oldest:
+                self._begun_ns = self._slots.now_ns
         for resource in self._slots.freed if more else ():
             heads: list[Entry[Pair]] = []
             for of, need, line in lines(resource):
@@ -322,13 +325,21 @@ class Timeslice(Policy):
             turn[:] = [attempt for attempt in turn if attempt[3] is not None]
             for pair in new:
                 self._slots.loosen(pair)
+            if self._slots.now_ns - self._begun_ns >= self.terms.slice_ns:
+                self._pass_over(instant_ns)
             return
+        self._pass_over(instant_ns)
+        self._end_selection()
+
+    def _pass_over(self, instant_ns: int) -> None:
+        """Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often."""
         for pair in dict.fromkeys(self._oldest.values()):
             if pair.entry is not None and pair.wanted and (self._served is None or entry_of(pair) < self._served):
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
-        self._end_selection()
+        self._oldest.clear()
+        self._served = None
 
     def _end_selection(self) -> None:
         self._slots.freed.clear()

@@ -166,6 +166,8 @@ static void take_freed(struct core *core)
 {
 	core->trial++;
 	core->attempts.count = 0;
+	if (!core->oldest_count)
+		core->begun = core->now;
 	for (uint32_t one = 0; one < core->freed_count; one++) {
 		struct resource *resource = &core->resources[core->freed[one]];
 		struct entry eldest = {.pair = NONE};
@@ -187,6 +189,21 @@ static void take_freed(struct core *core)
 			core->oldest[core->oldest_count++] = (struct eldest){eldest.number, eldest.pair};
 		}
 	}
+}
+
+/* Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often. */
+static void pass_over(struct core *core, int64_t instant)
+{
+	for (uint32_t one = 0; one < core->oldest_count; one++) {
+		uint32_t number = core->oldest[one].pair;
+		struct pair *pair = &core->pairs[number];
+		struct entry entry = entry_of(core, number);
+		if (pair->number == core->oldest[one].number && pair->entered && pair->wanted &&
+		    (core->served.pair == NONE || entry_before(&entry, &core->served)))
+			if (++pair->passed_over >= core->patience)
+				book_ahead(core, number, instant);
+	}
+	forget_oldest(core);
 }
 
 /* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones, and
@@ -215,20 +232,14 @@ static void select_pairs(struct core *core, int64_t instant)
 			push_head(core, next.line);
 		}
 	}
-	if (core->attempts.count) { /* the plan is over */
-		put_off(core);
+	if (!core->attempts.count) {
+		pass_over(core, instant);
+		end_selection(core);
 		return;
 	}
-	for (uint32_t one = 0; one < core->oldest_count; one++) {
-		uint32_t number = core->oldest[one].pair;
-		struct pair *pair = &core->pairs[number];
-		struct entry entry = entry_of(core, number);
-		if (pair->number == core->oldest[one].number && pair->entered && pair->wanted &&
-		    (core->served.pair == NONE || entry_before(&entry, &core->served)))
-			if (++pair->passed_over >= core->patience)
-				book_ahead(core, number, instant);
-	}
-	end_selection(core);
+	put_off(core); /* the plan is over */
+	if (core->now - core->begun >= core->slice)
+		pass_over(core, instant);
 }
 
 static void collect_ahead(struct core *core, uint32_t number)

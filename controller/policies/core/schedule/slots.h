@@ -13,13 +13,19 @@ static void note_freed(struct core *core, uint32_t resource)
 	core->freed[core->freed_count++] = resource;
 }
 
-static void end_selection(struct core *core)
+static void forget_oldest(struct core *core)
 {
-	for (uint32_t one = 0; one < core->freed_count; one++)
-		core->resources[core->freed[one]].freed = false;
-	core->freed_count = core->oldest_count = core->attempts.count = 0;
+	core->oldest_count = 0;
 	core->served.pair = NONE;
 	core->selection++;
+}
+
+static void end_selection(struct core *core)
+{
+	forget_oldest(core);
+	for (uint32_t one = 0; one < core->freed_count; one++)
+		core->resources[core->freed[one]].freed = false;
+	core->freed_count = core->attempts.count = 0;
 	core->trial++;
 }
 

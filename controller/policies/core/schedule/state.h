@@ -148,10 +148,11 @@ struct core {
 	uint32_t tries, left; /* of loose pairs, and grants, that are left in this plan */
 	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room;
 	bool more; /* resources were freed since a selection was begun or continued */
-	/* of a selection that is not over: its instant, whom it tries next, those that waited longest for what was freed, and the first new pair that got a slot */
+	/* of a selection that is not over: its beginning and its instant, whom it tries next, those that waited longest for what was freed,
+	 * and the first new pair that got a slot */
 	struct eldest *oldest;
 	uint32_t oldest_count, oldest_room;
-	int64_t instant;
+	int64_t begun, instant;
 	struct attempts attempts;
 	struct entry served; /* pair NONE: there is none */
 	struct dues ahead;

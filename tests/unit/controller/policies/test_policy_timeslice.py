@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from controller.policies.hybrid import Hybrid
 from controller.policies.pairs import Pair
+from controller.policies.slots import GRANTS_AT_ONCE
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies import oracle_timeslice as oracle
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
@@ -106,10 +107,12 @@ class TestAlways:
             assert_maximal(world, fraction)
 
     @examples(60)
-    @given(trees(), LEADS, st.integers(0, 2**32))
-    def test_no_wanted_pair_waits_longer_than_the_bound(self, network: TreeNetwork, lead_ns: int, seed: int) -> None:
+    @given(trees(), LEADS, st.sampled_from([1, 2, GRANTS_AT_ONCE]), st.integers(0, 2**32))
+    def test_no_wanted_pair_waits_longer_than_the_bound(
+        self, network: TreeNetwork, lead_ns: int, at_once: int, seed: int
+    ) -> None:
         random = Random(seed)
-        policy = timeslice()
+        policy = timeslice(at_once=at_once)
         world = World(policy, network, lead_ns=lead_ns)
         nodes = network.nodes
         urgent = {x: {y: size for y in nodes if y != x and (size := random.choice([0, 0, 10**5, 10**12]))} for x in nodes}
