@@ -71,7 +71,9 @@ static uint32_t booking_of(const struct core *core, uint32_t pair, uint64_t numb
 		return at;
 	}
 	for (uint32_t span = 0; span < resource->count; span++) {
-		uint32_t at = resource->spans[span].booking; /* one that is over has another number, or none */
+		uint32_t at = resource->spans[span].booking;
+		if (core->bookings[at].stamp != resource->spans[span].stamp) /* it is over */
+			continue;
 		if (core->bookings[at].number == number && core->bookings[at].pair == pair)
 			return at;
 	}

@@ -302,10 +302,10 @@ static void write_grants(struct core *core)
 		uint32_t from = 0, to = 0;
 		while (from < count) {
 			uint32_t middle = from + 1;
-			while (middle < count && granted_before(&core->grants[middle - 1], &core->grants[middle]))
+			while (middle < count && !granted_before(&core->grants[middle], &core->grants[middle - 1]))
 				middle++;
 			uint32_t end = middle < count ? middle + 1 : middle;
-			while (end < count && granted_before(&core->grants[end - 1], &core->grants[end]))
+			while (end < count && !granted_before(&core->grants[end], &core->grants[end - 1]))
 				end++;
 			if (!from && middle == count)
 				return;

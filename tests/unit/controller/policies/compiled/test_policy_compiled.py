@@ -261,6 +261,22 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
         assert len(said[0]) > 2, "one plan does not try all"
 
 
+def test_a_slot_that_nobody_has_may_be_given_back_where_one_is_over() -> None:
+    """So hosts say that a pair begins to wait (`BatchPolicy.begin`): it must not be taken for the slot that was there before."""
+    both, senders = (Timeslice(), compiled()), range(FIRST, FIRST + 16, 2)
+    said: list[list[Plan]] = []
+    for policy in both:
+        policy.set_network(star(16), now_ns=MS)
+        policy.set_regulated({node: frozenset((node + 1,)) for node in senders}, now_ns=MS)
+        plans = list[Plan]()
+        for now_ns in range(MS, 40 * MS, MS):
+            for node in senders[: 2 if now_ns < 20 * MS else 8]:
+                policy.yielded(node, node + 1, 0, now_ns=now_ns, backlog_bytes=5000)
+            plans.append(policy.plan(now_ns=now_ns, horizon_ns=now_ns + MS))
+        said.append(plans)
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plan_stops_after_some_slots_and_the_next_one_goes_on(seed: int) -> None:
     """Hundreds of slots end together, again and again, and some hosts give theirs back in the middle of it."""
