@@ -262,7 +262,7 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
 
 
 def test_a_slot_that_nobody_has_may_be_given_back_where_one_is_over() -> None:
-    """So hosts say that a pair begins to wait (`BatchPolicy.begin`): it must not be taken for the slot that was there before."""
+    """So hosts say that a pair begins to wait (`BatchPolicy.begin`): it must not be taken for the slot before."""
     both, senders = (Timeslice(), compiled()), range(FIRST, FIRST + 16, 2)
     said: list[list[Plan]] = []
     for policy in both:
