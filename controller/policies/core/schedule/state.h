@@ -74,7 +74,7 @@ struct pair {
 	uint32_t node, booking, stamp, links, line;
 	bool waiting, regulated, wanted, placed, loose, entered, hastened;
 	uint32_t passed_over;
-	uint64_t tried, eldest; /* the numbers of the selections in which it was */
+	uint64_t tried, eldest; /* the last trial, and the last selection as who waits longest, in which it was */
 	/* what a grant reads */
 	uint64_t before_last, before_host;
 	int64_t deadline, burst, used, packet_ns;
