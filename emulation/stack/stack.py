@@ -135,16 +135,18 @@ class Stack(Resource):
         (self.directory / "baton.yaml").write_text(yaml.safe_dump(config))
 
     def _baton(self, *arguments: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments], capture_output=True, text=True, check=False, timeout=START_S
-        )
+        command = [sys.executable, "-m", "cli.main", *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_S)
+        except subprocess.TimeoutExpired:
+            raise StackError(f"baton {arguments[0]} did not end within {START_S:g} s\n{self.logs()}") from None
         if done.returncode:
             raise StackError(f"baton {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}\n{self.logs()}")
 
     def _down(self) -> None:
         try:
             self._baton("down", "--run-dir", str(self.directory / "run"))
-        except (StackError, subprocess.TimeoutExpired):
+        except StackError:
             return  # Baton did not come up, or is down already
 
     def logs(self) -> str:

@@ -21,6 +21,7 @@ mount -t devtmpfs devtmpfs dev
 mkdir -p dev/pts dev/shm run/netns run/lock
 mount -t devpts devpts dev/pts
 mount -t tmpfs tmpfs dev/shm
+mkdir -m 1777 dev/shm/tmp
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t bpf bpf sys/fs/bpf
 mount -t debugfs debugfs sys/kernel/debug

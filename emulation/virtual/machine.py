@@ -29,6 +29,9 @@ MEMORY_MB = 3072
 LOOK_S = 0.05
 START_NS = 1_767_225_600_000_000_000
 """The guest's wall clock at boot: 2026-01-01T00:00:00Z. The same at each run, so that a seed decides all."""
+TEMPORARY = "/dev/shm/tmp"
+"""The guest's directory of temporary files, always its own memory. `/tmp` is the machine's if a record goes there:
+what another user makes in it is this process's user's, and Baton's users can't reach their store. A box has its own /run."""
 DELAYS = (virtual_time.AGENT_DELAY, virtual_time.CONTROLLER_DELAY)
 PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TERM", "USER", "VIRTUAL_ENV", *DELAYS)
 
@@ -84,7 +87,7 @@ def _compile_programs(image: Path) -> None:
 
 def _write(directory: Path, argv: Sequence[str], writable: Sequence[Path], more: Mapping[str, str], seed: int) -> None:
     variables = {name: value for name in PASSED if (value := os.environ.get(name)) is not None}
-    variables |= {virtual_time.INSIDE: "1", "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp"}
+    variables |= {virtual_time.INSIDE: "1", "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": TEMPORARY}
     variables |= more
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines += [f"cd {shlex.quote(str(Path.cwd()))}", f"exec {shlex.join(argv)}"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -42,6 +43,23 @@ def test_a_directory_may_be_added_to_what_is_writable(tmp_path: Path) -> None:
     other.mkdir()
     virtual(inside, "sh", "-c", f"echo kept >{other}/file", options=("--writable", str(other)))
     assert (other / "file").read_text() == "kept\n"
+
+
+def test_temporary_files_are_the_guests_also_where_tmp_is_writable(tmp_path: Path) -> None:
+    """Else what another user makes there belongs to this process's, and Baton's users could not reach their store."""
+    program = """
+import os, pathlib, socket, tempfile
+path = pathlib.Path(tempfile.mkdtemp(prefix="baton-virtual-test-")) / "socket"
+path.parent.chmod(0o777)
+os.setuid(98101)
+socket.socket(socket.AF_UNIX).bind(str(path))
+print(path.parent, path.stat().st_uid)
+"""
+    box = str(ROOT / "emulation/box.py")
+    command = (sys.executable, "-I", box, "--", sys.executable, "-c", program)
+    done = virtual(tmp_path, *command, options=("--writable", tempfile.gettempdir()))
+    directory, owner = done.stdout.split()
+    assert owner == "98101" and not Path(directory).exists()
 
 
 def test_an_hour_asleep_takes_no_time(tmp_path: Path) -> None:
