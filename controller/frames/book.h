@@ -53,7 +53,7 @@ static int book_make(struct book *book) {
     book->pairs_room = 1 << 12;
     book->slots_free = NOWHERE;
     book->pairs = malloc(book->pairs_room * sizeof *book->pairs);
-    return book->pairs && map_make(&book->by_number, 1 << 18) && map_make(&book->by_pair, 1 << 13);
+    return map_make(&book->by_number, 1 << 18) & map_make(&book->by_pair, 1 << 13) && book->pairs;
 }
 
 static void book_free(struct book *book) {
@@ -304,8 +304,7 @@ static uint32_t book_take(struct book *book, int64_t now_ns) {
         book->taken = more;
         book->taken_room = book->pairs_room;
     }
-    memset(book->by_pair.places, 0xff, (book->by_pair.mask + 1UL) * sizeof *book->by_pair.places);
-    book->by_pair.used = 0;
+    map_clear(&book->by_pair);
     for (uint32_t at = 0; at < book->pairs_top; at++) {
         struct pair pair = book->pairs[at];
         if (pair.touched)
