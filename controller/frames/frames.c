@@ -36,6 +36,7 @@ void frames_free(struct frames *f) {
 
 void frames_hold(struct frames *f) { lock_hold(&f->lock); }
 void frames_release(struct frames *f) { lock_release(&f->lock); }
+void frames_lend(struct frames *f) { lock_lend(&f->lock); }
 
 /* Where what Python reads and writes is. */
 void *frames_counts(struct frames *f) { return &f->counts; }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from controller.frames import library as compiled
 from controller.frames.book import Book
-from controller.policies.compiled.batches import RETURNED, SLOT
+from controller.policies.compiled.batches import RETURNED, SLOT, Lend, address_of
 from protocol.auth import ReplayWindow
 from protocol.key import PERSON, Key
 from protocol.keys.hosts import Speaker
@@ -66,6 +66,8 @@ class Lock(AbstractContextManager[None]):
     def __init__(self, library: ctypes.CDLL, state: int) -> None:
         """The caller keeps the library's state for as long as this."""
         self._hold, self._release, self._state = library.frames_hold, library.frames_release, state
+        self.lend = Lend(address_of(library.frames_lend), state)
+        """By which C lets others have it amid long work."""
 
     def __enter__(self) -> None:
         self._hold(self._state)

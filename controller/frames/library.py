@@ -95,6 +95,7 @@ FUNCTIONS = (
     ("frames_take_permitted", U32, (POINTER, I64)),
     ("frames_hold", None, (POINTER,)),
     ("frames_release", None, (POINTER,)),
+    ("frames_lend", None, (POINTER,)),
     ("loop_new", POINTER, (POINTER, I32, I32, I32)),
     ("loop_start", I32, (POINTER,)),
     *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "drop_plan", "free")),

@@ -119,7 +119,7 @@ class Granting(Part):
     def _hand_over(self, loop: Loop, now_ns: int) -> None:
         self._looped = self.policy if isinstance(self.policy, Batched) else None
         if self._looped is not None:
-            self._looped.share(loop.lock, loop.latest_ns)
+            self._looped.share(loop.lock, loop.latest_ns, loop.lock.lend)
             self.due_ns = None
         loop.adopt(self._looped, now_ns)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,6 +21,7 @@ from controller.policies.compiled.batches import (
     SLOT_BYTES,
     Batched,
     Core,
+    Lend,
     address_of,
     as_arrays,
     core_of,
@@ -54,7 +55,9 @@ class CompiledAuto(Batched):
         """The regulated ones of the pairs that were met, as long as the core does not know them."""
         self._contended: frozenset[Hashable] = frozenset()
         self._choices: dict[int, Choice] = {}
-        """By number."""
+        """By number, which are all from 0 on."""
+        self._free: list[int] = []
+        """Those that no link has, as far as that was looked for."""
         self._next_review_ns: int | None = None
         self._sending = ctypes.c_uint32()
 
@@ -155,12 +158,15 @@ class CompiledAuto(Batched):
         """The number of the last slot that was granted here."""
         return self._turns.last_number()
 
-    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+    def share(
+        self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int], lend: Lend | None = None
+    ) -> None:
         """As in `Batched`."""
-        super().share(lock, latest_ns)
+        super().share(lock, latest_ns, lend)
         self._places.share(lock)
+        self._c.choices_lend(self._core, *(lend or (None, None)))
         for policy in self.parts():
-            policy.share(lock, latest_ns)
+            policy.share(lock, latest_ns, lend)
 
     def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:
         """As in `Batched`."""
@@ -202,15 +208,19 @@ class CompiledAuto(Batched):
 
     def choices(self) -> list[dict[str, Any]]:
         """What it chose for each contended link, and why."""
-        with self.lock:
-            numbers = [(link, self._choice_of(self._places.links[link])) for link in self._contended]
-        found = ((link, self._choices.get(number)) for link, number in numbers)
+        contended = list(self._contended)
+        found = zip(contended, map(self._choices.get, self._chosen_for(contended)), strict=True)
         return [{"link": link, "mode": choice.mode, "why": choice.why} for link, choice in found if choice is not None]
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
-    def _choice_of(self, link: int) -> int:
-        return int(self._c.choices_of_link(self._core, link))
+    def _chosen_for(self, links: Sequence[Hashable]) -> array[int]:
+        """The numbers of the choices for these links; `ANY`: none."""
+        numbers = array("I", map(self._places.links.__getitem__, links))
+        chosen = array("I", bytes(numbers.itemsize * len(numbers)))
+        with self.lock:
+            self._c.choices_of_links(self._core, len(numbers), at(numbers), at(chosen))
+        return chosen
 
     def _review_if_due(self, now_ns: int) -> None:
         with self.lock:
@@ -221,7 +231,7 @@ class CompiledAuto(Batched):
     def _review(self, now_ns: int) -> None:
         """Chooses for every group of links, and hands pairs over where a choice or the regulated pairs changed.
 
-        Others may have the lock between two groups: what they tell changes no group before the next review.
+        Others may have the lock while groups are found, and between two. What they tell has the next review.
         """
         c, core = self._c, self._core
         with self.lock:
@@ -243,23 +253,23 @@ class CompiledAuto(Batched):
                 changed |= fresh | bool(c.choices_assign(core, number, chosen, fresh))
         if changed:
             with self.lock:
+                self._c.choices_deal(self._core)  # which lends the lock
+            with self.lock:
                 self._hand_over(self._latest_ns(now_ns))
             for policy in self.parts():
                 policy.attend(now_ns=now_ns)
 
     def _new_choice(self) -> int:
-        """The number of a new choice: the lowest one that no link has any more."""
-        if len(self._choices) > 2 * len(self._places.links) + 1:
-            with self.lock:
-                live = {self._choice_of(link) for link in self._places.links.values()}
-            self._choices = {number: choice for number, choice in self._choices.items() if number in live}
-        number = next(number for number in range(len(self._choices) + 1) if number not in self._choices)
+        """The number of a new choice: one that no link has any more, or the next one."""
+        if not self._free and len(self._choices) > 2 * len(self._places.links) + 1:
+            live = set(self._chosen_for(list(self._places.links)))
+            self._free = [number for number in self._choices if number not in live]
+        number = self._free.pop() if self._free else len(self._choices)
         self._choices[number] = Choice()
         return number
 
     def _hand_over(self, now_ns: int) -> None:
-        """Gives every regulated pair that waits or sends to the policy of its links."""
-        self._c.choices_deal(self._core)
+        """Gives every pair that was dealt to the policy of its links."""
         for policy, turns in ((self._turns, True), (self._rates, False)):
             dealt = compiled.Dealt.from_address(self._c.choices_dealt(self._core, turns))
             policy.regulate(dealt.count, dealt.nodes, dealt.offsets, dealt.destinations, now_ns=now_ns)

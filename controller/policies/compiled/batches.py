@@ -81,6 +81,13 @@ def core_of(library: ctypes.CDLL, prefix: str, core: int, *more: str) -> Core:
     return Core(core, **{name: address_of(getattr(library, f"{prefix}_{name}")) for name in names})
 
 
+class Lend(NamedTuple):
+    """How C lets others have a lock that it holds: a function, and what it is called with."""
+
+    function: int
+    lock: int
+
+
 class Batched(Policy):
     """A policy that takes its events as batches, and gives its plans packed; a single event is a batch of one.
 
@@ -91,9 +98,12 @@ class Batched(Policy):
     lock: AbstractContextManager[None] = nullcontext()
     """Held for each call of a core, or for several that belong together."""
 
-    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+    def share(
+        self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int], lend: Lend | None = None
+    ) -> None:
         """From now on another thread calls the cores, too, and holds this lock meanwhile. `latest_ns` says of a time and the
-        latest one that the cores know, the later one; it is called with the lock held."""
+        latest one that the cores know, the later one; it is called with the lock held. By `lend` a core lets others have it
+        amid a call that takes long; None: it does not."""
         self.lock = lock
         self._latest_ns = latest_ns
 
@@ -246,9 +256,11 @@ class Compiled(Batched):
         """The number of the last slot that was granted here."""
         return self.numbers.last
 
-    def share(self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int]) -> None:
+    def share(
+        self, lock: AbstractContextManager[None], latest_ns: Callable[[int], int], lend: Lend | None = None
+    ) -> None:
         """As in `Batched`."""
-        super().share(lock, latest_ns)
+        super().share(lock, latest_ns, lend)
         self._places.share(lock)
 
     def meet(self, nodes: Array, offsets: Array, destinations: Array) -> None:

@@ -52,10 +52,11 @@ uint32_t choices_assign(struct choices *choices, uint32_t number, uint32_t choic
 	return changed;
 }
 
-/* The choice of a link; NONE: there is none. */
-uint32_t choices_of_link(const struct choices *choices, uint32_t link)
+/* The choices of links; NONE: there is none. */
+void choices_of_links(const struct choices *choices, uint32_t count, const uint32_t *links, uint32_t *found)
 {
-	return link < choices->use_room ? choices->uses[link].choice : NONE;
+	for (uint32_t one = 0; one < count; one++)
+		found[one] = links[one] < choices->use_room ? choices->uses[links[one]].choice : NONE;
 }
 
 static int by_number(const void *a, const void *b)
@@ -91,16 +92,19 @@ static void begin_dealing(struct dealt *dealt)
 	dealt->offsets[0] = 0;
 }
 
-/* Deals the regulated pairs that wait or send out to turns and rates, by the choices of their links. */
+/* Deals the regulated pairs that wait or send out to turns and rates, by the choices of their links. Others may tell events in its
+ * pauses: a pair that begins to send then has the next review. */
 void choices_deal(struct choices *choices)
 {
 	struct roster *roster = &choices->roster;
 	begin_dealing(&choices->turns);
 	begin_dealing(&choices->rates);
 	for (uint32_t node = 0; node < roster->member_count; node++) {
+		uint32_t looked = 0;
 		for (uint32_t at = roster->members[node].from; at != NONE; at = roster->couples[at].from_after) {
 			const struct couple *pair = &roster->couples[at];
 			const uint32_t *links;
+			looked++;
 			if (!pair->regulated || !(pair->waiting || choices->activities[at].sends))
 				continue;
 			uint32_t crossed = cross(choices, at, &links);
@@ -111,6 +115,7 @@ void choices_deal(struct choices *choices)
 		}
 		close_node(&choices->turns, roster->members[node].id);
 		close_node(&choices->rates, roster->members[node].id);
+		did(&choices->pauses, looked + 1);
 	}
 }
 
@@ -130,6 +135,12 @@ struct choices *choices_new(void)
 	choices->dirty = true;
 	PROVIDE(choices->activities, choices->activity_room, MANY);
 	return choices;
+}
+
+/* Lends the core's lock in pauses from now on, by this function. */
+void choices_lend(struct choices *choices, void (*lend)(void *lock), void *lock)
+{
+	choices->pauses = (struct pauses){lend, lock, 0};
 }
 
 void choices_free(struct choices *choices)

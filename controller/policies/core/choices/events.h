@@ -50,6 +50,7 @@ static void disown(struct choices *choices, uint32_t at)
 {
 	struct owner *owner = &choices->owners[at];
 	choices->activities[owner->pair].owned--;
+	choices->owned--;
 	map_remove(&choices->owner_of, owner->slot);
 	owner->slot = 0;
 }
@@ -176,6 +177,7 @@ void choices_count(struct choices *choices, uint32_t count, const struct slot *s
 		map_set(&choices->owner_of, (uint64_t)slot->slot, choices->owner_count);
 		choices->owners[choices->owner_count++] = (struct owner){(uint64_t)slot->slot, slot->bytes, at};
 		choices->activities[at].owned++;
+		choices->owned++;
 		uint32_t crossed = cross(choices, at, &links);
 		for (uint32_t link = 0; link < crossed; link++) {
 			struct use *use = &choices->uses[links[link]];

@@ -1,4 +1,5 @@
-/* This file finds the groups of contended links that share senders, once it has forgotten what is old. A part of choices.c. */
+/* This file finds the groups of contended links that share senders, once it has forgotten what is old. Others may tell events in
+ * its pauses: backlogs, turns that are granted and given back. A part of choices.c. */
 #pragma once
 #include "events.h"
 
@@ -7,11 +8,11 @@ bool choices_dirty(const struct choices *choices)
 	return choices->dirty;
 }
 
-static void forget_old(struct choices *choices, int64_t now)
+static void forget_senders(struct choices *choices, int64_t now)
 {
-	struct roster *roster = &choices->roster;
-	uint32_t kept = 0, live = 0;
+	uint32_t kept = 0;
 	for (uint32_t one = 0; one < choices->order_count; one++) {
+		did(&choices->pauses, 1);
 		struct entry entry = choices->order[one];
 		struct activity *activity = &choices->activities[entry.pair];
 		if (!activity->sends || activity->stamp != entry.stamp)
@@ -21,27 +22,36 @@ static void forget_old(struct choices *choices, int64_t now)
 			choices->order[kept++] = entry;
 	}
 	choices->order_count = kept;
-	uint64_t most = (uint64_t)SLOTS_PER_SENDER * kept + LEAST_SLOTS;
-	for (uint32_t one = 0; one < choices->owner_count; one++)
-		live += choices->owners[one].slot != 0;
-	for (uint32_t one = 0; live > most; one++)
-		if (choices->owners[one].slot) {
-			disown(choices, one);
-			live--;
-		}
-	kept = 0;
+}
+
+/* Forgets the turns that were given back, and the oldest of the others where there are too many. */
+static void forget_turns(struct choices *choices)
+{
+	uint64_t most = (uint64_t)SLOTS_PER_SENDER * choices->order_count + LEAST_SLOTS;
+	uint32_t kept = 0;
 	for (uint32_t one = 0; one < choices->owner_count; one++) {
+		did(&choices->pauses, 1);
+		if (choices->owners[one].slot && choices->owned > most)
+			disown(choices, one);
 		if (!choices->owners[one].slot)
 			continue;
-		choices->owners[kept] = choices->owners[one];
-		map_set(&choices->owner_of, choices->owners[kept].slot, kept);
+		if (kept != one) {
+			choices->owners[kept] = choices->owners[one];
+			choices->owners[one].slot = 0;
+			map_set(&choices->owner_of, choices->owners[kept].slot, kept);
+		}
 		kept++;
 	}
 	choices->owner_count = kept;
-	for (uint32_t at = 0; at < roster->couple_count; at++) {
-		const struct couple *pair = &roster->couples[at];
+}
+
+static void forget_pairs(struct choices *choices)
+{
+	for (uint32_t at = 0; at < choices->roster.couple_count; at++) {
+		did(&choices->pauses, 1);
+		const struct couple *pair = &choices->roster.couples[at];
 		if (pair->known && !pair->waiting && !choices->activities[at].sends && !choices->activities[at].owned)
-			forget_couple(roster, at);
+			forget_couple(&choices->roster, at);
 	}
 }
 
@@ -64,8 +74,11 @@ uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
 	const uint32_t *links;
 	choices->dirty = false;
 	choices->roster.now = now;
-	forget_old(choices, now);
-	*sending = choices->order_count;
+	forget_senders(choices, now);
+	forget_turns(choices);
+	forget_pairs(choices);
+	uint32_t senders = choices->order_count; /* who begins to send from now on has the next review */
+	*sending = senders;
 	provide_uses(choices);
 	uint32_t link_count = roster->link_count, all = link_count + roster->member_count, placed = 0;
 	GROW(choices->parents, choices->parent_room, all);
@@ -80,13 +93,15 @@ uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
 		choices->uses[at].senders = 0;
 	}
 	choices->group_count = 0;
-	for (uint32_t one = 0; one < choices->order_count; one++) {
+	for (uint32_t one = 0; one < senders; one++) {
+		did(&choices->pauses, 1);
 		uint32_t pair = choices->order[one].pair, node = link_count + roster->couples[pair].node;
 		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
 		for (uint32_t at = 0; at < crossed; at++)
 			choices->parents[root(choices->parents, links[at])] = root(choices->parents, node);
 	}
-	for (uint32_t one = 0; one < choices->order_count; one++) {
+	for (uint32_t one = 0; one < senders; one++) {
+		did(&choices->pauses, 1);
 		uint32_t pair = choices->order[one].pair;
 		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
 		if (!crossed)

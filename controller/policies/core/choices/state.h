@@ -2,6 +2,7 @@
  * also finds the links of a pair that count. A part of choices.c. */
 #pragma once
 #include "../roster.h"
+#include "../pauses.h"
 #include "../plan.h"
 
 enum { LEAST_SLOTS = 50, SLOTS_PER_SENDER = 10 };
@@ -42,6 +43,7 @@ struct dealt { /* pairs, as `regulate` takes them */
 
 struct choices {
 	struct roster roster;
+	struct pauses pauses;
 	struct activity *activities;
 	struct entry *order;
 	struct owner *owners;
@@ -51,6 +53,7 @@ struct choices {
 	struct dealt turns, rates;
 	bool *in_turns, dirty;
 	uint32_t activity_room, order_count, order_room, owner_count, owner_room, use_room, group_count, group_room, in_turns_room;
+	uint32_t owned; /* of `owners`, those that are turns still */
 	uint32_t contended, *parents, parent_room, *group_of, group_of_room, *members, member_room, *crossed, crossed_room;
 	uint64_t stamps;
 };

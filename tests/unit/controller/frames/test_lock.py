@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -63,5 +65,29 @@ def test_who_has_the_lock_may_take_it_again_and_others_wait_until_it_is_free() -
             thread = threading.Thread(target=take)
             thread.start()
         assert not got.wait(0.1)
+    thread.join(5)
+    assert got.is_set()
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_who_lends_the_lock_has_it_again_at_once_unless_it_was_taken_twice(deep: bool) -> None:
+    frames = Frames(LEADER_MAC, EPOCH, 7)
+    library, state = frames.shared()
+    waits, got = threading.Event(), threading.Event()
+
+    def take() -> None:
+        waits.set()
+        with frames.lock:
+            got.set()
+
+    with frames.lock, frames.lock if deep else nullcontext():
+        thread = threading.Thread(target=take)
+        thread.start()
+        waits.wait(5)
+        for _ in range(200):
+            library.frames_lend(state)
+            time.sleep(0.001)
+        assert got.is_set() != deep
+        assert library.frames_lend(state) is None, "there need not be anybody who waits"
     thread.join(5)
     assert got.is_set()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+from array import array
+from contextlib import nullcontext
 from pathlib import Path
+from random import Random
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from controller.policies.auto import Auto
-from controller.policies.base import Policy
+from controller.policies.auto import RECENT_NS, REVIEW_NS, Auto
+from controller.policies.base import Policy, Slot
+from controller.policies.compiled import library
 from controller.policies.compiled.auto import CompiledAuto
-from controller.policies.compiled.batches import BatchPolicy
+from controller.policies.compiled.batches import SLOT_BYTES, BatchPolicy, Lend, address_of
+from controller.policies.compiled.batches import slots as unpacked
+from controller.policies.compiled.library import at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.rate_limit import RateLimit
@@ -99,6 +107,90 @@ def test_it_takes_batches() -> None:
     assert isinstance(compiled_auto(), BatchPolicy)
 
 
+def dealt(policy: CompiledAuto, turns: bool) -> set[tuple[int, int]]:
+    """The pairs that were given to turns, or to rates."""
+    its = library.Dealt.from_address(policy._c.choices_dealt(policy._core, turns))
+    nodes = (ctypes.c_uint32 * its.count).from_address(its.nodes)
+    offsets = (ctypes.c_uint32 * (its.count + 1)).from_address(its.offsets)
+    destinations = (ctypes.c_uint32 * its.total).from_address(its.destinations)
+    return {(node, to) for one, node in enumerate(nodes) for to in destinations[offsets[one] : offsets[one + 1]]}
+
+
+def hosts_speak_while_groups_are_found(seed: int) -> None:
+    """As in the coordinator, where the loop of slots has the lock in the pauses of a review: it tells backlogs, plans, counts
+    what it granted, and takes slots back."""
+    dice, policy, nodes = Random(seed), compiled_auto(), list(range(FIRST, FIRST + 300))
+    network, now_ns, pauses = racks(3, 100), MS, 0
+    waiting: dict[int, set[int]] = {}
+    told_ns: dict[tuple[int, int], int] = {}
+    slots: dict[int, Slot] = {}
+    returned: list[Slot] = []
+    faults: list[BaseException] = []
+
+    def tell(node: int, destinations: list[int]) -> None:
+        told = [array("I", one) for one in ((node,), (0, len(destinations)), destinations)]
+        policy._c.choices_backlogs(policy._core, now_ns, 1, *map(at, told), None)
+        for part in policy.parts():
+            part._c_backlogs(part._core, now_ns, 1, *map(at, told), None)
+        waiting[node] = set(destinations)
+        told_ns.update({(node, to): now_ns for to in destinations})
+
+    def meddle() -> None:
+        for node in dice.sample(nodes, 3):
+            tell(node, dice.sample([other for other in nodes if other != node], dice.choice([0, 2, 9])))
+        for part in policy.parts():
+            grants, revokes = part.packed_plan(now_ns, now_ns)
+            policy._c.choices_count(policy._core, len(grants) // SLOT_BYTES, grants)
+            for slot in unpacked(revokes):
+                slots.pop(slot.slot, None)
+            slots.update((slot.slot, slot) for slot in unpacked(grants) if slot.bytes)
+        for slot in dice.sample(list(slots.values()), min(5, len(slots))):
+            told = array("q", (slot.slot, slot.node, slot.destination, 100, 5000))
+            policy._c.choices_yields(policy._core, now_ns, 1, at(told))
+            for part in policy.parts():
+                part._c_yields(part._core, now_ns, 1, at(told))
+            waiting.setdefault(slot.node, set()).add(slot.destination)
+            told_ns[slot.node, slot.destination] = now_ns
+            del slots[slot.slot]
+            returned.append(slot)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def lend(_: int | None) -> None:
+        nonlocal pauses
+        try:
+            meddle()
+            pauses += 1
+        except BaseException as error:  # which C can't raise
+            faults.append(error)
+
+    for node in nodes:
+        policy.set_delay(node, 10_000)
+    policy.set_network(network, now_ns=now_ns)
+    policy.set_contended(frozenset(network.path(nodes[0], node)[-1] for node in nodes[1::2]))
+    policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=now_ns)
+    for node in nodes:
+        tell(node, dice.sample([other for other in nodes if other != node], dice.choice([1, 8])))
+    for _ in range(12):
+        now_ns += dice.choice([1, 300, 1200]) * MS
+        policy.share(nullcontext(), lambda now_ns: now_ns, Lend(address_of(lend), 0))
+        policy.attend(now_ns=now_ns)
+        policy.share(nullcontext(), lambda now_ns: now_ns)
+        now_ns += REVIEW_NS
+        policy.attend(now_ns=now_ns)
+        assert policy._sending.value == sum(now_ns - then_ns < RECENT_NS for then_ns in told_ns.values())
+        in_turns, in_rates = dealt(policy, turns=True), dealt(policy, turns=False)
+        assert not faults and not in_turns & in_rates
+        assert in_turns | in_rates >= {(node, to) for node, its in waiting.items() for to in its}
+    assert returned, "some took turns"
+    assert pauses > 12 * 4, "some thousand pairs are no piece of work to be done in one go"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_hosts_say_while_groups_are_found_counts_and_each_pair_has_one_policy(seed: int) -> None:
+    hosts_speak_while_groups_are_found(seed)
+
+
 if __name__ == "__main__":
     run_state_machine_as_test(BothAutos, settings=several(10, 20))  # type: ignore[no-untyped-call]
+    hosts_speak_while_groups_are_found(0)
     print("same plans")
