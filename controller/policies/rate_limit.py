@@ -27,7 +27,7 @@ A share-out among thousands takes milliseconds, and the caller has other work. S
 each of which takes about as long, and the next plan, which is due at once, goes on. Senders are collected, their shares found
 (`filling`), then rates fall, then rises are noted. It is of the senders that were there when it began, without those that end
 before they are collected; what changes meanwhile is for the next one. A new tree has it begin anew; other capacities do not,
-for they may change more often than it ends. Some hundred senders are shared out to by one plan.
+for they may change more often than it ends. Some thirty senders are shared out to by one plan.
 
 To tell thousands of hosts takes longer still; and where thousands send, some begin or end at any time.
 So after shares were found for more than `MANY` senders, or changed those of more, the next ones are found later: by `REST_NS`
@@ -56,7 +56,7 @@ LONGEST = 8
 RENEWED_AT_ONCE, RISEN_AT_ONCE, LOOKS_AT_ONCE = 64, 256, 256
 """In one plan: leases that are renewed, rates of which it is seen whether they rise, and leases that are looked at. The next
 plan, which is due at once, goes on."""
-STEPS_AT_ONCE, FALL_STEPS = 2_048, 8
+STEPS_AT_ONCE, FALL_STEPS = 512, 8
 """The steps of a share-out in one plan, some 0.05 us each in C; and as how many steps a rate that falls counts, which must be
 told."""
 MANY, REST_NS, TOLD_NS, MOST_TIMES = 1_000, 2_000, 20_000, 4

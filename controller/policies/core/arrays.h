@@ -166,6 +166,7 @@ SELDOM void map_enlarge(struct map *map, uint32_t room)
 	larger.items = mmap(NULL, room * sizeof(*larger.items), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (larger.items == MAP_FAILED)
 		abort();
+	madvise(larger.items, room * sizeof(*larger.items), MADV_HUGEPAGE); /* of 2 MB: 0.1 ms each, and 512 of 4 KB take 1 to 2 ms */
 	bring_pages(larger.items, room * sizeof(*larger.items));
 	for (uint32_t at = 0; at < map->room; at++)
 		if (map->items[at].taken)
@@ -181,7 +182,8 @@ static inline void map_set(struct map *map, uint64_t key, uint32_t value)
 	map_store(map, key, value);
 }
 
-/* Room for MANY entries from the beginning, so that a map that is in use is seldom made anew. */
+/* Room for MANY entries from the beginning, so that a map that is in use is seldom made anew. More room would cost each look: what is
+ * empty takes a place in the processor's caches, too. */
 static inline void map_begin(struct map *map)
 {
 	map_enlarge(map, 4 * MANY);

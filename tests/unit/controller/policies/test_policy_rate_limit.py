@@ -30,6 +30,11 @@ LEAD = 2 * MS
 A, B, C, D, E = range(FIRST, FIRST + 5)
 
 
+def in_one_piece() -> RateLimit:
+    """A policy that shares links out to hundreds of senders by one plan."""
+    return RateLimit(lease_ns=LEASE, headroom=1.0, steps_at_once=1 << 20)
+
+
 class Senders:
     """Drives the policy and keeps the leases as hosts would: the newest that has begun counts, until its end."""
 
@@ -441,7 +446,7 @@ class TestLeases:
         assert world.rates() == {(C, A): 100 * MBIT}
 
     def test_many_leases_are_renewed_by_several_plans(self) -> None:
-        world = Senders(star(RENEWED_AT_ONCE + 40))
+        world = Senders(star(RENEWED_AT_ONCE + 40), in_one_piece())
         for x in range(B, FIRST + RENEWED_AT_ONCE + 40):
             world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
         first = len(world.plan().grants)
@@ -454,7 +459,7 @@ class TestLeases:
         assert not world.plan().grants
 
     def test_many_rates_rise_by_several_plans(self) -> None:
-        world = Senders(star(RISEN_AT_ONCE + 41))
+        world = Senders(star(RISEN_AT_ONCE + 41), in_one_piece())
         for x in range(B, FIRST + RISEN_AT_ONCE + 41):
             world.policy.backlog(x, {A: 1000}, now_ns=world.now_ns)
         plans = [world.plan()]
