@@ -22,16 +22,18 @@ from cli.bench.switches import switches
 from cli.bench.xco import xco
 from cli.experiment_time import ExperimentTime, enter, make_room, virtual_options
 from cli.experiments import in_a_line, print_json
-from cli.values import PICTURE
+from cli.values import PICTURE, SEED
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: the module that holds it, whether it emulates a fabric, what it measures, and whether it draws a picture."""
+    """A benchmark: the module that holds it, whether it emulates a fabric, what it measures, whether it draws a picture, and
+    whether its `run` takes a seed (those that emulate)."""
 
     module: str
     emulated: bool
     help: str
     draws: bool = False
+    seeded: bool = False
 
 
 BENCHMARKS = {
@@ -44,7 +46,7 @@ BENCHMARKS = {
     "sentinel": Benchmark("bench.coordination.sentinel", True, "the master of three Redis servers killed; a demoted one left"),
     "override": Benchmark("bench.coordination.override", True, "free and coordinate under load"),
     "loss": Benchmark("bench.coordination.loss", True, "20 % of the directives lost"),
-    "coflow": Benchmark("bench.karuna.coflow", True, "completion times of coflows in order, against none"),
+    "coflow": Benchmark("bench.karuna.coflow", True, "completion times of coflows in order, against none", seeded=True),
     "coflow-orders": Benchmark("bench.karuna.coflow_orders", False, "orders of coflows on a big switch of fluids"),
     "policies": Benchmark("bench.computing.policies", False, "the scheduler's inner loop, 5 to 5,000 nodes"),
     "thresholds": Benchmark("bench.computing.thresholds", False, "sieving thresholds, their certificate and their rivals"),
@@ -90,23 +92,25 @@ def bench() -> None:
 
 
 def _command(name: str, chosen: Benchmark) -> click.Command:
-    def measure(json_file: Path | None, plot: Path | None = None) -> None:
+    def measure(json_file: Path | None, plot: Path | None = None, seed: int | None = None) -> None:
         make_room(json_file, plot)
         module = importlib.import_module(chosen.module)
-        found = module.run()
+        found = module.run() if seed is None else module.run(seed=seed)
         print_json(found, json_file)
         if plot is not None:
             module.draw(found, plot)
 
-    def emulate(json_file: Path | None, time: ExperimentTime) -> None:
-        enter(time, json_file)
+    def emulate(json_file: Path | None, time: ExperimentTime, seed: int | None = None) -> None:
+        enter(time, json_file, seed=1 if seed is None else seed)
         with in_a_line():
-            measure(json_file)
+            measure(json_file, seed=seed)
 
     file = click.Path(path_type=Path, dir_okay=False)
     run = click.option("--json", "json_file", type=file, help="Write the result here, too.")(
         virtual_options(emulate) if chosen.emulated else measure
     )
+    if chosen.seeded:
+        run = click.option("--seed", type=SEED, default=1, show_default=True, help="Of what is drawn at random.")(run)
     if chosen.draws:
         run = click.option("--plot", type=PICTURE, help="Draw the result into this file (.png or .svg).")(run)
     text = f"{chosen.help[0].upper()}{chosen.help[1:]}."
