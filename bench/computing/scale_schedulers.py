@@ -21,7 +21,7 @@ from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.hybrid import MINIMUM_FRACTION, Hybrid
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.steps.policy import AT_ONCE, Steps
 from controller.policies.timeslice import Timeslice
 

@@ -18,7 +18,7 @@ from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.free import Free
 from controller.policies.hybrid import MINIMUM_FRACTION
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
 from controller.policies.weekly import Weekly

@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.choice import RATES, TURNS, Choice, Measured
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from protocol.units import MILLISECOND_NS as MS
 from protocol.units import SECOND_NS

@@ -1,4 +1,4 @@
-"""The rate limit in C: the same plans as `controller.policies.rate_limit`, which is the reference."""
+"""The rate limit in C: the same plans as `controller.policies.rates.policy`, which is the reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.policies.compiled import library as compiled
 from controller.policies.compiled.batches import Compiled
 from controller.policies.compiled.library import at
 from controller.policies.compiled.places import MOST_BPS
-from controller.policies.rate_limit import STEPS_AT_ONCE, RateLimit
+from controller.policies.rates.policy import STEPS_AT_ONCE, RateLimit
 
 
 class CompiledRateLimit(Compiled):

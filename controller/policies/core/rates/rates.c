@@ -1,4 +1,4 @@
-/* The rate limit, compiled: what controller/policies/rate_limit.py does, which is the reference and says why.
+/* The rate limit, compiled: what controller/policies/rates/policy.py does, which is the reference and says why.
  *
  * Both give the same plans for the same events. Senders, leases and rises are elements of arrays by pair; times are ns.
  */

@@ -168,7 +168,7 @@ static void close_ranks(struct rates *rates)
 	rates->begun_count = kept;
 }
 
-/* -- max-min fair rates, as in controller/policies/fair_share.py: flows are fixed in the order of `fixed` -------------------- */
+/* -- max-min fair rates, as in controller/policies/rates/fair_share.py: flows are fixed in the order of `fixed` ------------------ */
 
 /* Looks at the link that has least left for each; flows of one that is full are fixed by the next steps. */
 static void take_level(struct share_out *out)

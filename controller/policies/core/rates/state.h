@@ -8,7 +8,7 @@
 typedef __int128 wide;
 
 #define PPM 1000000
-enum { MANY_SENDERS = 1000, REST_NS = 2000, TOLD_NS = 20000, MOST_TIMES = 4 }; /* see controller/policies/rate_limit.py */
+enum { MANY_SENDERS = 1000, REST_NS = 2000, TOLD_NS = 20000, MOST_TIMES = 4 }; /* see controller/policies/rates/policy.py */
 enum { PRESSED = 2, PATIENCE = 3, LEAST_DEMAND_PART = 100, LONGEST = 8, RENEWED_AT_ONCE = 64, RISEN_AT_ONCE = 256, LOOKS_AT_ONCE = 256 };
 enum { FALL_STEPS = 8 };
 static const double USED = 0.97, MARGIN = 1.06;

@@ -7,7 +7,7 @@ from itertools import pairwise
 from controller.policies.auto import LEAST_SLOTS, RECENT_NS, Auto
 from controller.policies.base import Plan, Slot
 from controller.policies.choice import AGAIN_NS, DWELL_NS, LEAST_USED, LONGEST_ROUND_NS, RATES, TURNS, Choice, Measured
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, racks, star

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from controller.policies.base import Policy
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.free import Free
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, star, trees

@@ -13,7 +13,7 @@ from controller.policies.base import Plan, Policy
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
 from controller.policies.groups import Groups
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import TreeNetwork, racks, trees
 

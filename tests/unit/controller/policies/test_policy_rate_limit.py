@@ -7,20 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.policies.base import Plan, Slot
-from controller.policies.fair_share import max_min_fair
-from controller.policies.rate_limit import (
-    FALL_STEPS,
-    LEAST_DEMAND_PART,
-    LONGEST,
-    LOOKS_AT_ONCE,
-    MANY,
-    RENEWED_AT_ONCE,
-    REST_NS,
-    RISEN_AT_ONCE,
-    STEPS_AT_ONCE,
-    TOLD_NS,
-    RateLimit,
-)
+from controller.policies.rates.fair_share import max_min_fair
+from controller.policies.rates.leases import LONGEST, LOOKS_AT_ONCE, RENEWED_AT_ONCE, RISEN_AT_ONCE
+from controller.policies.rates.policy import LEAST_DEMAND_PART, STEPS_AT_ONCE, RateLimit
+from controller.policies.rates.share_out import FALL_STEPS, MANY, REST_NS, TOLD_NS
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
 

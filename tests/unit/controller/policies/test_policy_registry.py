@@ -14,7 +14,7 @@ from controller.policies.auto import Auto
 from controller.policies.base import SlotNumbers
 from controller.policies.compiled import library
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
 from ebpf.build import BuildError

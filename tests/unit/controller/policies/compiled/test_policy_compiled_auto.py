@@ -21,7 +21,7 @@ from controller.policies.compiled.batches import slots as unpacked
 from controller.policies.compiled.library import at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.rate_limit import RateLimit
+from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.compiled.test_policy_compiled import MS, NODE, NODES, BothKinds, several
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees

@@ -13,7 +13,7 @@ from controller.policies.base import Policy, Slot
 from controller.policies.compiled.batches import BatchPolicy
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.timeslice import CompiledTimeslice
-from controller.policies.rate_limit import STEPS_AT_ONCE, RateLimit
+from controller.policies.rates.policy import STEPS_AT_ONCE, RateLimit
 from tests.unit.controller.policies.compiled.test_policy_compiled import MS, NODE, NODES, BothKinds, several
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_sanitized import build_under_test, run_with_policies

@@ -1,0 +1,1 @@
+"""The rate limit: leases of max-min fair rates."""
