@@ -92,6 +92,14 @@ def some(lines: Sequence[str], hint: str) -> list[str]:
     return [*lines[:NAMED], f"and {more} more: {hint}"] if more > 0 else list(lines)
 
 
+def _choice(one: Mapping[str, Any]) -> str:
+    """What `auto` chose for some links, and why: one row of the status."""
+    names = [" -> ".join(map(str, link)) for link in one["links"]]
+    if one["count"] > len(names):
+        names = [*names[:2], f"{one['count'] - len(names[:2])} more links" if names else f"{one['count']} links"]
+    return f"{', '.join(names)}: {one['mode'] or 'turns or rates'}: {one['why']}"
+
+
 def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     processes = [
         f"{name} {process['pid'] or 'not running'}" + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
@@ -117,8 +125,7 @@ def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
     contended = [" -> ".join(map(str, link)) for link in coordinator.get("contended", ())]
     hint = "baton status --links --search contended"
     yield _line("contended", ", ".join(some(contended, hint)) or "no link: no host waits")
-    choices = [f"{' -> '.join(map(str, one['link']))}: {one['mode']}: {one['why']}" for one in coordinator.get("choices", ())]
-    for text in some(choices, "baton status --json"):
+    for text in some([_choice(one) for one in coordinator.get("choices", ())], "baton status --json"):
         yield _line("choice", text)
     counts = " ".join(
         f"{coordinator[name]} {word}"

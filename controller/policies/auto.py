@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
-from controller.policies.choice import RATES, TURNS, Choice, Measured
+from controller.policies.choice import RATES, TURNS, Choice, Measured, summary
 from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from protocol.units import MILLISECOND_NS as MS
@@ -151,11 +151,7 @@ class Auto(Policy):
         return slot.bytes > 0
 
     def choices(self) -> list[dict[str, Any]]:
-        return [
-            {"link": link, "mode": choice.mode, "why": choice.why}
-            for link, choice in self._choices.items()
-            if link in self._contended
-        ]
+        return summary((link, choice) for link, choice in self._choices.items() if link in self._contended)
 
     def _count(self, slot: Slot) -> None:
         if slot.slot in self._owners or not slot.bytes:

@@ -116,7 +116,7 @@ class Policy(ABC):
         return True
 
     def choices(self) -> list[dict[str, Any]]:
-        """What it chose for each contended link, and why: {"link", "mode", "why"}; empty for a policy that has no choice."""
+        """What it chose for contended links, and why (`choice.summary`); empty for a policy that has no choice."""
         return []
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:

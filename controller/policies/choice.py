@@ -13,8 +13,9 @@ again for a time that doubles: a choice does not flap.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.units import MILLISECOND_NS as MS
 from protocol.units import SECOND_NS
@@ -28,6 +29,8 @@ DWELL_NS = 2 * SECOND_NS
 LEAST_USED = 0.98
 """Turns are given up where senders, all in all, give back more than the rest of what they were granted."""
 AGAIN_NS, AGAIN_AT_MOST_NS = 10 * SECOND_NS, 600 * SECOND_NS
+LINKS_NAMED, REASONS_NAMED = 8, 32
+"""Of the links with one mode and one reason, and of these, so many are told."""
 
 
 class Measured(NamedTuple):
@@ -89,3 +92,20 @@ class Choice:
             wait_s = (self.not_before_ns - now_ns) / SECOND_NS
             return RATES, f"{self.why.partition(';')[0]}; turns are tried again in {wait_s:.0f} s"
         return TURNS, answer
+
+
+def summary(choices: Iterable[tuple[Hashable, Choice]]) -> list[dict[str, Any]]:
+    """What is in force for links: for each mode and reason {"mode", "why", "count", "links"}, with the number of links and the
+    first of them, the most frequent one first. The last row counts the links of those that are left out; its mode is empty."""
+    links: dict[tuple[str, str], list[Hashable]] = {}
+    for link, choice in choices:
+        links.setdefault((choice.mode, choice.why), []).append(link)
+    by_count = sorted(links.items(), key=lambda reason: -len(reason[1]))
+    rows: list[dict[str, Any]] = [
+        {"mode": mode, "why": why, "count": len(its), "links": its[:LINKS_NAMED]}
+        for (mode, why), its in by_count[:REASONS_NAMED]
+    ]
+    if left := by_count[REASONS_NAMED:]:
+        count = sum(len(its) for _, its in left)
+        rows.append({"mode": "", "why": f"{len(left)} other reasons", "count": count, "links": []})
+    return rows

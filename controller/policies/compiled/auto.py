@@ -15,7 +15,7 @@ from typing import Any
 
 from controller.policies.auto import LEAST_SLOTS, REVIEW_NS
 from controller.policies.base import Network, Plan, Regulated, Slot, SlotNumbers
-from controller.policies.choice import TURNS, Choice, Measured
+from controller.policies.choice import TURNS, Choice, Measured, summary
 from controller.policies.compiled import library as compiled
 from controller.policies.compiled.batches import (
     SLOT_BYTES,
@@ -53,7 +53,8 @@ class CompiledAuto(Batched):
         self._met = Met()
         self._untold: Regulated | None = None
         """The regulated ones of the pairs that were met, as long as the core does not know them."""
-        self._contended: frozenset[Hashable] = frozenset()
+        self._contended: list[Hashable] = []
+        """In the order in which they became it."""
         self._choices: dict[int, Choice] = {}
         """By number, which are all from 0 on."""
         self._free: list[int] = []
@@ -82,8 +83,9 @@ class CompiledAuto(Batched):
 
     def set_contended(self, links: frozenset[Hashable]) -> None:
         """Forgets the choices for links that are not contended any more."""
-        self._contended = links
-        numbers = array("I", (self._places.number(name) for name in links))
+        kept = [link for link in self._contended if link in links]
+        self._contended = kept + list(links.difference(kept))
+        numbers = array("I", map(self._places.number, self._contended))
         with self.lock:
             self._c.choices_contend(self._core, len(numbers), at(numbers))
 
@@ -207,10 +209,9 @@ class CompiledAuto(Batched):
         return slot.bytes > 0
 
     def choices(self) -> list[dict[str, Any]]:
-        """What it chose for each contended link, and why."""
-        contended = list(self._contended)
-        found = zip(contended, map(self._choices.get, self._chosen_for(contended)), strict=True)
-        return [{"link": link, "mode": choice.mode, "why": choice.why} for link, choice in found if choice is not None]
+        """What it chose for contended links, and why."""
+        found = zip(self._contended, map(self._choices.get, self._chosen_for(self._contended)), strict=True)
+        return summary((link, choice) for link, choice in found if choice is not None)
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 

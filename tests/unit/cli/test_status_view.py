@@ -61,6 +61,25 @@ def test_slots_that_last_longer_than_a_slice_are_told(
     assert told in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"mode": "turns", "why": "quick", "count": 2, "links": [["s1", "h1"], ["s1", "h2"]]}, "s1 -> h1, s1 -> h2: turns: quick"),
+        (
+            {"mode": "rates", "why": "slow", "count": 2400, "links": [[f"s{n}", f"h{n}"] for n in range(8)]},
+            "s0 -> h0, s1 -> h1, 2398 more links: rates: slow",
+        ),
+        ({"mode": "", "why": "7 other reasons", "count": 9, "links": []}, "9 links: turns or rates: 7 other reasons"),
+    ],
+)
+def test_what_auto_chose_is_told_with_the_reason_and_some_links(
+    row: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"choices": [row]}
+    show(FOUND | {"coordinator": TestWidth.COORDINATOR | more, "override": "coordinate", "members": {}})
+    assert told in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_an_event_of_another_day_has_its_day(capsys: pytest.CaptureFixture[str]) -> None:
     now = int(time.time() * 1000)
     event = {"kind": "up", "severity": "info", "text": "is up"}

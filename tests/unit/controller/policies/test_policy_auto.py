@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import itemgetter
 
 from controller.policies.auto import LEAST_SLOTS, RECENT_NS, Auto
 from controller.policies.base import Plan, Slot
-from controller.policies.choice import AGAIN_NS, DWELL_NS, LEAST_USED, LONGEST_ROUND_NS, RATES, TURNS, Choice, Measured
+from controller.policies.choice import (
+    AGAIN_NS,
+    DWELL_NS,
+    LEAST_USED,
+    LINKS_NAMED,
+    LONGEST_ROUND_NS,
+    RATES,
+    REASONS_NAMED,
+    TURNS,
+    Choice,
+    Measured,
+    summary,
+)
 from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
@@ -96,6 +109,22 @@ class World:
         return {choice["mode"] for choice in self.policy.choices()}
 
 
+class TestTheSummary:
+    def test_links_of_one_mode_and_reason_are_one_row_which_names_some(self) -> None:
+        rates, turns = Choice(RATES, "slow"), Choice(TURNS, "quick")
+        rows = summary([("odd", turns), *((number, rates) for number in range(3000))])
+        assert rows == [
+            {"mode": RATES, "why": "slow", "count": 3000, "links": list(range(LINKS_NAMED))},
+            {"mode": TURNS, "why": "quick", "count": 1, "links": ["odd"]},
+        ]
+
+    def test_of_many_reasons_those_of_few_links_are_counted(self) -> None:
+        rows = summary((number, Choice(RATES, f"why {number // 2 if number < 10 else number}")) for number in range(100))
+        assert [row["count"] for row in rows[:6]] == [2, 2, 2, 2, 2, 1]
+        assert len(rows) == REASONS_NAMED + 1 and sum(row["count"] for row in rows) == 100
+        assert rows[-1]["links"] == [] and rows[-1]["why"] == f"{95 - REASONS_NAMED} other reasons"
+
+
 def link_to(network: TreeNetwork, node: int) -> object:
     other = next(n for n in network.nodes if n != node)
     return network.path(other, node)[-1]
@@ -143,10 +172,11 @@ class TestAuto:
         for node in nodes[4:]:
             world.policy.set_delay(node, SLICE)
         world.wait(2 * DWELL_NS, (nodes[0], nodes[3]), (nodes[1], nodes[3]), (nodes[4], nodes[7]), (nodes[5], nodes[7]))
-        assert {choice["link"]: choice["mode"] for choice in world.policy.choices()} == {
-            link_to(network, nodes[3]): TURNS,
-            link_to(network, nodes[7]): RATES,
-        }
+        rows = sorted(world.policy.choices(), key=itemgetter("mode"))
+        assert [(row["mode"], row["count"], row["links"]) for row in rows] == [
+            (RATES, 1, [link_to(network, nodes[7])]),
+            (TURNS, 1, [link_to(network, nodes[3])]),
+        ]
 
     def test_turns_that_are_tried_again_are_judged_by_what_is_used_since(self) -> None:
         network = star(4)

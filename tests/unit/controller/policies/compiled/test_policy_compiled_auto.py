@@ -14,6 +14,7 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from controller.policies.auto import RECENT_NS, REVIEW_NS, Auto
 from controller.policies.base import Policy, Slot
+from controller.policies.choice import LINKS_NAMED
 from controller.policies.compiled import library
 from controller.policies.compiled.auto import CompiledAuto
 from controller.policies.compiled.batches import SLOT_BYTES, BatchPolicy, Lend, address_of
@@ -58,7 +59,13 @@ class BothAutos(BothKinds):
 
     def plan(self) -> None:
         super().plan()
-        one, other = ({choice["link"]: choice for choice in policy.choices()} for policy in self.policies)
+        one, other = (
+            {
+                (row["mode"], row["why"]): (row["count"], set(row["links"]) if row["count"] <= LINKS_NAMED else None)
+                for row in policy.choices()
+            }
+            for policy in self.policies
+        )
         assert one == other
 
     @rule(ends=st.frozensets(NODE, max_size=3), uplinks=st.booleans())
