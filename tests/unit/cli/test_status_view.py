@@ -64,7 +64,10 @@ def test_slots_that_last_longer_than_a_slice_are_told(
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"mode": "turns", "why": "quick", "count": 2, "links": [["s1", "h1"], ["s1", "h2"]]}, "s1 -> h1, s1 -> h2: turns: quick"),
+        (
+            {"mode": "turns", "why": "quick", "count": 2, "links": [["s1", "h1"], ["s1", "h2"]]},
+            "s1 -> h1, s1 -> h2: turns: quick",
+        ),
         (
             {"mode": "rates", "why": "slow", "count": 2400, "links": [[f"s{n}", f"h{n}"] for n in range(8)]},
             "s0 -> h0, s1 -> h1, 2398 more links: rates: slow",
