@@ -12,6 +12,7 @@ Two workloads: sizes alike (0.5 to 1.5 MB), and mixed (80 % of 0.2 to 1 MB, 20 %
 
 The port marks each queue by its own length (20 packets) and holds 400 packets: many coflows wait at once, with several senders
 each, and a port that marks by the sum of its queues would hold back the first coflow for the packets of those behind it.
+With an order the queues divide the buffer as `switch_queues` has them by default; without one all of it is the one queue's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agents.priorities.congestion_control import DCTCP
@@ -63,12 +65,21 @@ WORKLOADS = {
 }
 
 
+def deep_port(*, ordered: bool) -> SwitchQueues:
+    """A port with a deep buffer that marks each queue by its own length; not `ordered`: all packets are in one queue."""
+    threshold = schemes.MARKING_PACKETS * FRAME_BYTES
+    found = SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True)
+    return found if ordered else found.alike()
+
+
+@dataclass(frozen=True)
 class DeepPort(schemes.Scheme):
-    """DCTCP on a port with a deep buffer that marks each queue by its own length."""
+    """DCTCP on such a port."""
+
+    ordered: bool = True
 
     def queues(self) -> SwitchQueues:
-        threshold = schemes.MARKING_PACKETS * FRAME_BYTES
-        return SwitchQueues(buffer_packets=BUFFER_PACKETS, marking_threshold_bytes=threshold, per_queue=True).alike()
+        return deep_port(ordered=self.ordered)
 
 
 def run(duration_s: float = 15.0, seed: int = 1, names: Sequence[str] = tuple(WORKLOADS)) -> dict[str, Any]:
@@ -107,7 +118,7 @@ def schedule(workload: Workload, duration_s: float, seed: int) -> list[Scheduled
 
 def _in_process(coflows: Sequence[ScheduledCoflow]) -> Iterator[tuple[str, Measured]]:
     for name, told in TOLD.items():
-        with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
+        with schemes.on_star(DeepPort("dctcp", DCTCP, ordered=told is not None)) as laid:
             if told is None:
                 yield name, _measured(laid.emulated, coflows, None)
                 continue
@@ -133,7 +144,7 @@ def coflow_star(*, ordered: bool = True) -> Iterator[Running]:
     """
     with empty_cgroup() as cgroup, schemes.registered(McpSettings(link_bps=RATE_BPS), mcp=False) as control:
         dctcp = schemes.real_name(DCTCP, control)
-        port = {"queues": DeepPort("dctcp", DCTCP).queues(), "congestion_control": dctcp}
+        port = {"queues": deep_port(ordered=ordered), "congestion_control": dctcp}
         fabric = shapes.build("star", hosts=len(SENDERS) + 1, rate_bps=RATE_BPS)
         with with_baton(
             fabric, buffer_packets=BUFFER_PACKETS, start_agents=False, emulation=port,

@@ -333,7 +333,8 @@ def test_a_coflow_that_is_opened_late_is_told_to_be_late() -> None:
 def test_first_in_first_out_the_first_is_through_first_and_the_mean_is_less_than_when_all_share() -> None:
     by_place = {}
     for name in ("none", "fifo"):
-        with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
+        port = DeepPort("dctcp", DCTCP, ordered=name == "fifo")
+        with schemes.on_star(port) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
             hosts = {address: host for host, address in laid.emulated.endpoints().items()}
             control = InProcess(CoflowOrder(lambda _: RATE_BPS, NO_LIMIT), taggers, hosts, Told.NOTHING)
             found = coflow_load.run(laid.emulated, bursts(False), control=control if name == "fifo" else None)

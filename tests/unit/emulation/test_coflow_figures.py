@@ -40,3 +40,10 @@ def test_a_coflow_that_one_of_both_did_not_complete_is_not_compared(monkeypatch:
 
 def test_nothing_that_completed_is_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ratio(monkeypatch, [100, 200], [None, None]) is None
+
+
+def test_with_an_order_the_first_queue_has_room_of_its_own_so_that_no_handshake_is_lost() -> None:
+    port = coflow.deep_port(ordered=True)
+    full = [0, *[coflow.BUFFER_PACKETS] * 7]
+    assert port.admits(0, full) and not port.admits(1, full)
+    assert coflow.deep_port(ordered=False) == port.alike()
