@@ -6,7 +6,9 @@
 #define _GNU_SOURCE
 #include "events.h"
 #include "fabric.h"
-#include "planning.h"
+#include "forwarding.h"
+#include "selection.h"
+#include "writing.h"
 
 /* Plans; what came of it is there until the next call to any function. `counts` has the last slot number, before and after. */
 void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *counts)
