@@ -29,8 +29,8 @@ from controller.policies.compiled.batches import (
 )
 from controller.policies.compiled.library import Array, at
 from controller.policies.compiled.met import Met
-from controller.policies.compiled.places import MOST_BPS, Places
-from controller.policies.compiled.rate_limit import CompiledRateLimit
+from controller.policies.compiled.places import Places
+from controller.policies.compiled.rate_limit import CompiledRateLimit, Sent
 from controller.policies.compiled.timeslice import CompiledTimeslice
 
 
@@ -127,11 +127,11 @@ class CompiledAuto(Batched):
             policy.take_yields(now_ns, count, returned)
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
-        destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
+        told = Sent.of(rates_bps)
         with self.lock:
             then_ns = self._latest_ns(now_ns)
-            self._c.choices_sent(self._core, then_ns, node, len(destinations), at(destinations), at(rates))
-        self._rates.sent(node, rates_bps, now_ns=now_ns)
+            self._c.choices_sent(self._core, then_ns, node, *told.columns())
+            self._rates.take_sent(node, told, then_ns)
 
     def set_delay(self, node: int, delay_ns: int) -> None:
         with self.lock:

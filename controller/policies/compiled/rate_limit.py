@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from controller.policies.base import Network, Slot
 from controller.policies.compiled import library as compiled
@@ -12,6 +13,22 @@ from controller.policies.compiled.batches import Compiled
 from controller.policies.compiled.library import at
 from controller.policies.compiled.places import MOST_BPS
 from controller.policies.rates.policy import STEPS_AT_ONCE, RateLimit
+
+
+class Sent(NamedTuple):
+    """What a node sent, as the cores take it."""
+
+    destinations: array[int]
+    rates_bps: array[int]
+
+    @classmethod
+    def of(cls, rates_bps: Mapping[int, int]) -> Sent:
+        """From bit/s by destination."""
+        return cls(array("I", rates_bps), array("q", [min(MOST_BPS, rate) for rate in rates_bps.values()]))
+
+    def columns(self) -> tuple[int, int, int]:
+        """How many there are, and where the columns are. They hold as long as this."""
+        return len(self.destinations), self.destinations.buffer_info()[0], self.rates_bps.buffer_info()[0]
 
 
 class CompiledRateLimit(Compiled):
@@ -53,10 +70,13 @@ class CompiledRateLimit(Compiled):
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         """Learns how much of their rates the node's senders can use."""
-        destinations, rates = array("I", rates_bps), array("q", (min(MOST_BPS, rate) for rate in rates_bps.values()))
+        told = Sent.of(rates_bps)
         with self.lock:
-            now_ns = self._latest_ns(now_ns)
-            self._c.rates_sent(self._core, now_ns, node, len(destinations), at(destinations), at(rates))
+            self.take_sent(node, told, self._latest_ns(now_ns))
+
+    def take_sent(self, node: int, told: Sent, now_ns: int) -> None:
+        """The same with arrays. The caller holds the lock."""
+        self._c.rates_sent(self._core, now_ns, node, *told.columns())
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Revokes the rates of the node and towards it; the others share them."""
