@@ -17,7 +17,7 @@ from controller.policies.groups import Varied
 
 MOST_BPS = 1 << 45
 """A rate that is larger counts as this much."""
-PUT_AT_ONCE, FILLED_AT_ONCE = 256, 16
+PUT_AT_ONCE, FILLED_AT_ONCE = 256, 4
 """Places that a core gets while the lock is held once: those that were found before, and those that are found meanwhile."""
 SHARED_MOST = 512
 """Places that are found by one call of `fill` where another thread calls the core: 5 ms."""
