@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from controller.policies.auto import LEAST_SLOTS, REVIEW_NS
 from controller.policies.base import Network, Plan, Regulated, Slot, SlotNumbers
 from controller.policies.choice import TURNS, Choice, Measured, summary
@@ -239,19 +241,9 @@ class CompiledAuto(Batched):
             now_ns = self._latest_ns(now_ns)
             changed = bool(c.choices_dirty(core))
             count = c.choices_review(core, now_ns, ctypes.byref(self._sending))
-            groups = (compiled.Group * count).from_address(c.choices_groups(core)) if count else ()
         self._next_review_ns = now_ns + REVIEW_NS if self._sending.value else None
-        slice_ns = self._turns.terms.slice_ns
-        for number, group in enumerate(groups):
-            with self.lock:
-                chosen = c.choices_chosen(core, number)
-            if chosen == compiled.ANY:
-                chosen = self._new_choice()
-            choice = self._choices[chosen]
-            fresh = choice.update(_measured(group), slice_ns, now_ns)
-            with self.lock:
-                c.choices_mode(core, chosen, choice.mode == TURNS)
-                changed |= fresh | bool(c.choices_assign(core, number, chosen, fresh))
+        if count:
+            changed |= self._choose(count, now_ns)
         if changed:
             with self.lock:
                 self._c.choices_deal(self._core)  # which lends the lock
@@ -260,13 +252,45 @@ class CompiledAuto(Batched):
             for policy in self.parts():
                 policy.attend(now_ns=now_ns)
 
-    def _new_choice(self) -> int:
-        """The number of a new choice: one that no link has any more, or the next one."""
+    def _choose(self, count: int, now_ns: int) -> bool:
+        """Chooses for the groups that were found, in their order; returns whether a link has another mode now.
+
+        Choices are read and put in force together. Only where a mode changes what follows is read again: groups that were one
+        have the same choice.
+        """
+        c, core, slice_ns = self._c, self._core, self._turns.terms.slice_ns
+        groups = _groups(c.choices_groups(core), count)
+        chosen, changed, begun = array("I", bytes(4 * count)), False, 0
+        self._find_free()
+        with self.lock:
+            c.choices_chosen(core, 0, at(chosen))
+        for number, group in enumerate(groups):
+            if chosen[number] == compiled.ANY:
+                chosen[number] = self._new_choice()
+            choice = self._choices[chosen[number]]
+            if not choice.update(_measured(*group), slice_ns, now_ns):
+                continue
+            with self.lock:
+                c.choices_assign(core, begun, number, at(chosen), False)
+                c.choices_mode(core, chosen[number], choice.mode == TURNS)
+                c.choices_assign(core, number, number + 1, at(chosen), True)
+                c.choices_chosen(core, number + 1, at(chosen))
+            changed, begun = True, number + 1
+        with self.lock:
+            return bool(c.choices_assign(core, begun, count, at(chosen), False)) or changed
+
+    def _find_free(self) -> None:
+        """Finds the numbers of choices that no link has any more, where there are many choices."""
         if not self._free and len(self._choices) > 2 * len(self._places.links) + 1:
             live = set(self._chosen_for(list(self._places.links)))
             self._free = [number for number in self._choices if number not in live]
+
+    def _new_choice(self) -> int:
+        """The number of a new choice, which is for rates: one that no link has any more, or the next one."""
         number = self._free.pop() if self._free else len(self._choices)
         self._choices[number] = Choice()
+        with self.lock:
+            self._c.choices_mode(self._core, number, False)
         return number
 
     def _hand_over(self, now_ns: int) -> None:
@@ -276,7 +300,15 @@ class CompiledAuto(Batched):
             policy.regulate(dealt.count, dealt.nodes, dealt.offsets, dealt.destinations, now_ns=now_ns)
 
 
-def _measured(group: compiled.Group) -> Measured:
-    used = 1 - group.unspent / group.granted if group.turns >= LEAST_SLOTS and group.granted else None
-    answer_ns = 2 * group.delay_ns if group.delay_ns >= 0 else None
-    return Measured(group.senders, answer_ns, bool(group.one_link), used)
+def _groups(address: int, count: int) -> list[tuple[int, ...]]:
+    """The groups that a review found."""
+    found = (compiled.Group * count).from_address(address)
+    groups: list[tuple[int, ...]] = np.ctypeslib.as_array(found).tolist()
+    return groups
+
+
+def _measured(
+    _first: int, _count: int, senders: int, one_link: int, delay_ns: int, turns: int, granted: int, unspent: int
+) -> Measured:
+    used = 1 - unspent / granted if turns >= LEAST_SLOTS and granted else None
+    return Measured(senders, 2 * delay_ns if delay_ns >= 0 else None, bool(one_link), used)

@@ -91,8 +91,8 @@ _SPOTS = (
 )  # fmt: skip
 _CHOICES = (
     ("contend", None, (U32, POINTER)), ("count", None, (U32, ctypes.c_char_p)), ("dirty", ctypes.c_bool, ()),
-    ("review", U32, (I64, POINTER)), ("groups", POINTER, ()), ("chosen", U32, (U32,)), ("mode", None, (U32, U32)),
-    ("assign", U32, (U32, U32, U32)), ("of_links", None, (U32, POINTER, POINTER)), ("deal", None, ()),
+    ("review", U32, (I64, POINTER)), ("groups", POINTER, ()), ("chosen", None, (U32, POINTER)), ("mode", None, (U32, U32)),
+    ("assign", U32, (U32, U32, POINTER, U32)), ("of_links", None, (U32, POINTER, POINTER)), ("deal", None, ()),
     ("dealt", POINTER, (U32,)), ("recharge", None, (I64,)), ("lend", None, (POINTER, POINTER)),
 )  # fmt: skip
 LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {

@@ -15,7 +15,7 @@ static bool takes_turns(const struct choices *choices, uint32_t choice)
 }
 
 /* The choice in force for a group: one for rates before one for turns; NONE: there is none. */
-uint32_t choices_chosen(const struct choices *choices, uint32_t number)
+static uint32_t chosen_for(const struct choices *choices, uint32_t number)
 {
 	const struct group *group = &choices->groups[number];
 	uint32_t found = NONE;
@@ -31,6 +31,15 @@ uint32_t choices_chosen(const struct choices *choices, uint32_t number)
 	return found;
 }
 
+/* The choices in force for the groups from one on. */
+void choices_chosen(struct choices *choices, uint32_t from, uint32_t *found)
+{
+	for (uint32_t number = from; number < choices->group_count; number++) {
+		found[number] = chosen_for(choices, number);
+		did(&choices->pauses, choices->groups[number].count);
+	}
+}
+
 /* Says whether a choice is for turns. */
 void choices_mode(struct choices *choices, uint32_t choice, uint32_t turns)
 {
@@ -39,7 +48,7 @@ void choices_mode(struct choices *choices, uint32_t choice, uint32_t turns)
 }
 
 /* Puts a choice in force for a group; `fresh`: what was used is counted anew. Returns whether a link has another mode now. */
-uint32_t choices_assign(struct choices *choices, uint32_t number, uint32_t choice, uint32_t fresh)
+static bool assign(struct choices *choices, uint32_t number, uint32_t choice, bool fresh)
 {
 	const struct group *group = &choices->groups[number];
 	bool changed = false;
@@ -48,6 +57,17 @@ uint32_t choices_assign(struct choices *choices, uint32_t number, uint32_t choic
 		use->counted &= !fresh;
 		changed |= takes_turns(choices, use->choice) != takes_turns(choices, choice);
 		use->choice = choice;
+	}
+	return changed;
+}
+
+/* Puts the choices of the groups from one to before another in force; `fresh` as above. Returns whether a link has another mode. */
+uint32_t choices_assign(struct choices *choices, uint32_t from, uint32_t to, const uint32_t *chosen, uint32_t fresh)
+{
+	bool changed = false;
+	for (uint32_t number = from; number < to; number++) {
+		changed |= assign(choices, number, chosen[number], fresh);
+		did(&choices->pauses, choices->groups[number].count);
 	}
 	return changed;
 }
