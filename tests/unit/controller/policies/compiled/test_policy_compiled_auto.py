@@ -114,6 +114,38 @@ def test_it_takes_batches() -> None:
     assert isinstance(compiled_auto(), BatchPolicy)
 
 
+def test_a_group_that_has_the_choice_of_one_before_it_follows_what_that_one_has_chosen_now() -> None:
+    """Two links were one group, and have one choice. They part; the first one leaves turns, and so does the other, which
+    is one with a third link now that takes turns."""
+    network = star(8)
+    a, b, c, g, d, e, f = network.nodes[:7]
+    link = {end: network.path(end + 1, end)[-1] for end in (d, e, f)}
+    policies = Auto(Timeslice(), RateLimit()), compiled_auto()
+    rows: list[dict[object, str]] = []
+    for policy in policies:
+        policy.set_network(network, now_ns=MS)
+        for node in network.nodes:
+            policy.set_delay(node, 10_000)
+        policy.set_contended(frozenset(link.values()))
+        policy.set_regulated({node: frozenset(network.nodes) - {node} for node in network.nodes}, now_ns=MS)
+
+        def say(pairs: dict[int, tuple[int, ...]], begin_ms: int, end_ms: int, policy: Policy = policy) -> None:
+            for now_ns in range(begin_ms * MS, end_ms * MS, 50 * MS):
+                for node, ends in pairs.items():
+                    policy.backlog(node, dict.fromkeys(ends, 5000), now_ns=now_ns)
+                policy.plan(now_ns=now_ns, horizon_ns=now_ns)
+
+        say({b: (d,), a: (d, e), g: (f,), c: (e,)}, 2, 3000)
+        assert [(row["mode"], row["count"]) for row in policy.choices()] == [("turns", 3)]
+        policy.backlog(a, {}, now_ns=3000 * MS)
+        say({b: (d,), g: (f,), c: (e,)}, 3001, 5000)
+        policy.set_delay(b, 50 * MS)
+        policy.backlog(c, {e: 5000, f: 5000}, now_ns=5000 * MS)
+        policy.plan(now_ns=5000 * MS, horizon_ns=5000 * MS)
+        rows.append({one: row["mode"] for row in policy.choices() for one in row["links"]})
+    assert rows[0] == rows[1] == dict.fromkeys(link.values(), "rates")
+
+
 def dealt(policy: CompiledAuto, turns: bool) -> set[tuple[int, int]]:
     """The pairs that were given to turns, or to rates."""
     its = library.Dealt.from_address(policy._c.choices_dealt(policy._core, turns))
