@@ -81,6 +81,7 @@ class Feed:
         """In how many steps all members and all ports are told once."""
         self.rates: dict[tuple[str, str], int] = {}
         self.slot_slices = 1
+        self.choices: list[dict[str, Any]] = []
 
     def _traffic(self, flows: int) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
         """Contended destinations with their senders, and all pairs that send, those to contended destinations first."""
@@ -218,6 +219,7 @@ class Feed:
             "policy": policy.get("policy", "timeslice"),
             "slice_ns": policy.get("slice_ns", SLICE_NS),
             "slot_slices": self.slot_slices,
+            "choices": self.choices,
             "weights": policy.get("weights", []),
             "override": self.store.override() or "coordinate",
             "slots": self.slots,

@@ -162,6 +162,7 @@ def coordinator(documents: Mapping[str, Document | None], override: str | None, 
         "unplaced": list(status.get("unplaced", ())),
         "warnings": list(status.get("warnings", ())),
         "weights": [list(weight) for weight in status.get("weights", ())],
+        "choices": list(status.get("choices", ())),
     }
 
 

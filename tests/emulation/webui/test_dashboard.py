@@ -251,6 +251,23 @@ class TestControls:
             expect(now).not_to_contain_text("slots last")
 
 
+    def test_what_auto_chose_for_links_is_told_with_the_reason(self, small: Dashboard) -> None:
+        feed = small.feeder.feed
+        with small.page("controls") as page:
+            chosen = page.locator("#card-policy .choices")
+            expect(chosen).to_be_hidden()
+            feed.choices = [
+                {"mode": "rates", "why": "hosts answer late", "count": 240, "links": [[f"s{n}", f"h{n}"] for n in range(8)]},
+                {"mode": "turns", "why": "hosts answer soon", "count": 2, "links": [["s1", "h1"], ["s1", "h2"]]},
+            ]
+            try:
+                expect(chosen.locator("li").nth(0)).to_have_text("s0 → h0, s1 → h1, 238 more: rates; hosts answer late")
+                expect(chosen.locator("li").nth(1)).to_have_text("s1 → h1, s1 → h2: turns; hosts answer soon")
+            finally:
+                feed.choices = []
+            expect(chosen).to_be_hidden()
+
+
 class TestKeysAndWidths:
     """Keyboard, narrow screens, dark and light themes."""
 

@@ -8,6 +8,7 @@ import { control, user } from "./account.js";
 
 const POLICIES = { auto: "turns or rates for each contended link, by what is measured there", timeslice: "hosts take turns, one slice each", hybrid: "slices; a fast host also gets the bottleneck's unused capacity", steps: "slices that begin together: for thousands of hosts", rate_limit: "all hosts at once, each with its share", weekly: "announced ahead, in the days of a week", free: "no host waits: the baseline" };
 const SHOWN_MS = 60_000;
+const NAMED = 4;
 
 /** The figures that show the effect of a change. */
 function figures(state) {
@@ -36,13 +37,14 @@ export class Controls {
     this.weight = h("input", { id: "weight", type: "number", min: element.dataset.leastWeight, max: element.dataset.mostWeight, step: "any", value: 2, "aria-label": "Weight", disabled: off });
     this.hosts = h("datalist", { id: "hosts" });
     this.weights = h("ul", { class: "weights" });
+    this.choices = h("ul", { class: "choices" });
     this.override = h("button", { class: "danger", id: "override", disabled: off, onclick: () => this.ask() }, "Open every gate…");
     const apply = (card, make) => h("button", { class: "primary", disabled: off, onclick: () => this.act(card, make()) }, "Apply");
     element.append(
       user ? "" : h("p", { class: "note warn login-first" }, "You may only look. ", h("a", { href: "/login?next=/%23controls" }, "Log in"), " to change settings."),
       h("div", { class: "cards" },
         this.card("override", "Coordination", "The global override: with every gate open, each host sends as if there were no Baton.", h("div", { class: "set" }, this.override)),
-        this.card("policy", "Policy", "Decides which host may send while links are contended.", h("div", { class: "set" }, this.policy, apply("policy", () => ({ action: "policy", policy: this.policy.value })))),
+        this.card("policy", "Policy", "Decides which host may send while links are contended.", h("div", { class: "set" }, this.policy, apply("policy", () => ({ action: "policy", policy: this.policy.value }))), this.choices),
         this.card("slice", "Timeslice", "How long one permission lasts. Longer slices come closer to line rate, shorter ones reduce waiting.",
           h("div", { class: "set" }, h("span", { class: "unit" }, this.slice, "ms"), apply("slice", () => ({ action: "slice", slice_ns: Math.round(this.slice.value * 1e6) })))),
         this.card("weight", "Weights", "A factor for the length of a host's slices; 1 removes a weight.",
@@ -96,6 +98,7 @@ export class Controls {
     text(this.override, free ? "Coordinate again" : "Open every gate…");
     attribute(this.override, "class", free ? "primary" : "danger");
     text(this.cards.policy.now, told.policy ? `${told.policy.replace("_", " ")}: ${POLICIES[told.policy] ?? "in force"}` : "not known");
+    this.chosen(told.choices ?? []);
     const slice = told.slice_ns ? ms(told.slice_ns / 1e6) : "not known";
     text(this.cards.slice.now, told.slot_slices > 1 ? `${slice}; slots last ${ms(told.slot_slices * told.slice_ns / 1e6)}, since there are too many` : slice);
     const weights = told.weights ?? [];
@@ -109,6 +112,19 @@ export class Controls {
     if (!this.touched.has("policy") && told.policy) this.policy.value = told.policy;
     if (!this.touched.has("slice") && told.slice_ns) this.slice.value = told.slice_ns / 1e6;
     for (const card of Object.values(this.cards)) this.effect(card, state);
+  }
+
+  /** What the policy `auto` chose for contended links, and why: a line for each mode and reason. */
+  chosen(choices) {
+    const lines = choices.map((one) => {
+      const names = one.links.slice(0, one.count > one.links.length ? 2 : NAMED).map((link) => link.join(" → "));
+      const more = one.count - names.length;
+      if (more) names.push(names.length ? `${count(more)} more` : `${count(more)} links`);
+      return `${names.join(", ")}: ${one.mode || "turns or rates"}; ${one.why}`;
+    });
+    if (this.choices.dataset.of === lines.join("\n")) return;
+    this.choices.dataset.of = lines.join("\n");
+    this.choices.replaceChildren(...lines.map((line) => h("li", {}, line)));
   }
 
   ask() {
