@@ -12,7 +12,10 @@
 
 struct frames *frames_new(const uint8_t *address, uint32_t epoch, uint64_t sequence) {
     struct frames *f = calloc(1, sizeof *f);
-    if (!f || !book_make(&f->book) || !lock_make(&f->lock)) {
+    if (!f)
+        return NULL;
+    if (!book_make(&f->book) || !lock_make(&f->lock)) {
+        book_free(&f->book);
         free(f);
         return NULL;
     }

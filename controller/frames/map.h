@@ -45,7 +45,7 @@ static void map_free(struct map *map) {
         free(map->parts[number].keys);
 }
 
-/* `size`: a power of two, and at least four for each part. The memory of a map that can't be made is freed with it. */
+/* `size`: a power of two, and at least four for each part. 0: no memory; the caller frees the map all the same. */
 static int map_make(struct map *map, uint32_t size) {
     int made = 1;
     for (uint32_t number = 0; number < PARTS; number++)
