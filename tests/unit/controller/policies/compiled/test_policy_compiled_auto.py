@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from controller.policies.auto import RECENT_NS, REVIEW_NS, Auto
+from controller.policies.auto import LEAST_SLOTS, RECENT_NS, REVIEW_NS, Auto
 from controller.policies.base import Policy, Slot
 from controller.policies.choice import LINKS_NAMED
 from controller.policies.compiled import library
@@ -221,6 +221,13 @@ def hosts_speak_while_groups_are_found(seed: int) -> None:
         assert not faults and not in_turns & in_rates
         assert in_turns | in_rates >= {(node, to) for node, its in waiting.items() for to in its}
     assert returned, "some took turns"
+    for node in nodes:
+        tell(node, [])
+    for _ in range(2):
+        now_ns += 2 * RECENT_NS
+        policy.attend(now_ns=now_ns)
+        policy._review(now_ns)
+    assert policy._c.choices_pairs(policy._core, 0, None, None) <= LEAST_SLOTS, "no turn is kept for ever"
     assert pauses > 12 * 4, "some thousand pairs are no piece of work to be done in one go"
 
 
