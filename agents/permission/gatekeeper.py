@@ -280,11 +280,16 @@ class Gatekeeper:
                 self._end_slot(current, now_ns)
             elif now_ns >= self.next_check_ns.get(current.destination, current.end_ns):
                 self._check_use(current, now_ns)
+        for destination, credit in self.rates.items():
+            if credit.whole_ns is not None and now_ns >= credit.whole_ns:
+                self._set_rate(destination, credit.rate_bps)
+                self._gates.wake_queues()
 
     def next_due_ns(self) -> int | None:
         """When `advance` must be called next."""
         times = [slot.end_ns for slot in self.table.open.values()]
         times += [self.next_check_ns[d] for d in self.table.open if d in self.next_check_ns]
+        times += [credit.whole_ns for credit in self.rates.values() if credit.whole_ns is not None]
         start = self.table.next_start_ns()
         if start is not None:
             times.append(start)
@@ -330,7 +335,7 @@ class Gatekeeper:
     def _set_rate(self, destination: int, rate_bps: int) -> None:
         """Sets a gate to a rate, or leaves it at that, without giving away what a changed gate lets pass at once."""
         credit = self.rates.get(destination)
-        if credit is not None and credit.rate_bps == rate_bps and not credit.owes:
+        if credit is not None and credit.rate_bps == rate_bps and credit.whole_ns is None:
             return
         bucket_bytes = self._gates.bucket_bytes(destination, rate_bps)
         passed, _ = self._gates.state(destination)

@@ -3,8 +3,8 @@
 Method: one list of flows (Poisson arrivals, sizes of a published workload, between all hosts or into the last one) runs
 uncoordinated first, then with an agent on each host under each policy, on one fabric. A flow's time runs from its connect to
 its last byte at the receiver. Flows that start in the warm-up are not measured: meanwhile the controller learns which links are
-contended. Beside them stands what max-min fair fluids would take (`bench.fabrics.fluid`). Drops are those of the port to the
-last host.
+contended. Beside them stands what max-min fair fluids would take (`bench.fabrics.fluid`). Drops are those of all switch ports
+since the warm-up.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def _figures(results: Sequence[FlowResult], schedule: Schedule, options: Options
 
 def _counts(found: flow_run.FlowRun) -> dict[str, Any]:
     retransmits = sum(result.retransmits for result in found.results)
-    return {"retransmits": retransmits, "drops": found.drops, "trust": found.trust()}
+    lost = {"-".join(link): packets for link, packets in found.lost.items()}
+    return {"retransmits": retransmits, "drops": sum(lost.values()), "drops_by_link": lost, "trust": found.trust()}
 
 
 def _record(

@@ -201,6 +201,10 @@ class EmulatedFabric(Resource):
         assert self._reader is not None, "entered"
         return self.ports[DirectedLink(*link)].counters(self._reader)
 
+    def drops(self) -> dict[DirectedLink, int]:
+        """The packets that each switch port has dropped since it was shaped, by the link into which it sends."""
+        return {link: self.counters(link).drops for link in self.ports}
+
     def queue_counters(self, link: tuple[str, str]) -> tuple[QueueCounters, ...]:
         """Reads the counters of each data queue of that port; empty if the port has only one data queue."""
         return self.ports[DirectedLink(*link)].queue_counters()

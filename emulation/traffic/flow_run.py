@@ -84,7 +84,8 @@ class FlowRun:
     """One run: every flow's result, by number; counters of the observed port and its queues since the warm-up; whether the
     machine kept up in all.
 
-    `frames`: how many reached the port in all, with the warm-up.
+    `frames`: how many reached the port in all, with the warm-up. `lost`: the packets that the switches' ports dropped since
+    the warm-up, by link, where there are any; `drops` are those of the observed port.
     """
 
     results: tuple[FlowResult, ...]
@@ -99,6 +100,7 @@ class FlowRun:
     queues: tuple[QueueCounters, ...] = ()
     waits: Mapping[str, int] = field(default_factory=dict)
     spacing: Mapping[DirectedLink, LinkSpacing] = field(default_factory=dict)
+    lost: Mapping[DirectedLink, int] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
@@ -217,6 +219,7 @@ def run(
 
         sleep_until(begin_ns + schedule.warm_up_ns, begin_ns, tell)
         warm, warm_queues = emulated.counters(port), emulated.queue_counters(port)
+        warm_drops = emulated.drops()
         warmed_up()
         sleep_until(end_ns, begin_ns, tell)
         fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
@@ -226,6 +229,7 @@ def run(
         received = _rows(receivers, until_ns)
         late_ns = timer.result(until_ns)["late_ns"]
         after = emulated.counters(port)
+        lost = {link: drops - warm_drops[link] for link, drops in emulated.drops().items() if drops > warm_drops[link]}
         overruns = emulated.ovs.overruns()
         pairs = zip(emulated.queue_counters(port), warm_queues, strict=True)
         queues = tuple(now.since(before) for now, before in pairs)
@@ -247,6 +251,7 @@ def run(
         queues=queues,
         waits=waited,
         spacing=spacing,
+        lost=lost,
     )
 
 

@@ -49,19 +49,21 @@ def test_random_flows_end_sooner_than_without_coordination(tmp_path: Path) -> No
     means = [run["completion"]["all"]["mean_ms"] for run in (found["fluids"], auto, free)]
     assert means == sorted(means) and means[1] < 1.5 * means[0]
     assert auto["completion"]["all"]["incomplete"] == 0 and auto["retransmits"] < free["retransmits"] / 3
+    assert auto["drops"] < free["drops"] / 50
+    assert len(free["drops_by_link"]) > 5 and sum(free["drops_by_link"].values()) == free["drops"], "those of all ports"
     assert "mean, p99 in ms" in done.stdout
 
 
 def test_rates_that_change_all_the_time_hardly_lose_packets(tmp_path: Path) -> None:
-    """At a load of 0.8 rates change hundreds of times a second. While each change gave a full bucket away, 318 packets were
-    lost on the way to the last host, and 3,203 sent again."""
+    """At a load of 0.8 rates change hundreds of times a second. While what each change gave away was taken back over 50 ms, 639
+    packets were lost at all ports, and 1,347 sent again."""
     record = tmp_path / "random.json"
     argv = [sys.executable, "-m", "cli.main", "bench", "random-flows", "--virtual", "--load", "0.8", "--seconds", "1.5"]
     argv += ["--policies", "auto", "--json", str(record)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(record.read_text())["runs"]
-    assert run["drops"] < 240 and run["retransmits"] < 2200 and run["completion"]["all"]["incomplete"] == 0
+    assert run["drops"] < 400 and run["retransmits"] < 1100 and run["completion"]["all"]["incomplete"] == 0
 
 
 def test_the_command_writes_each_flow_beside_its_share(tmp_path: Path) -> None:

@@ -175,6 +175,25 @@ class TestRates:
             bench.to(bench.now + 3 * MS)
         assert passed <= 1.05 * 40_000_000 * bench.now / 8e9
 
+    def test_a_gate_gets_its_rate_in_full_as_soon_as_it_has_repaid(self) -> None:
+        """And no later than it is renewed, which may be in nearly a second."""
+        bench = Bench(16)
+        bench.gates.bucket, gate = 10_000, bench.gates.at(16)
+        for slot in range(2):
+            gate.passed, gate.queue = 10_000 * slot, 1
+            bench.grant(16, slot + 1, 0, 800 * MS, 0, rate=40_000_000 - slot)
+        assert gate.credit < 39_000_000
+        woken, now_ns, rate = bench.gates.wakeups, 0, gate.credit
+        passed = float(gate.passed + 10_000)
+        while bench.keeper.rates[16].whole_ns is not None:
+            due_ns = bench.keeper.next_due_ns()
+            assert due_ns is not None and now_ns < due_ns < 50 * MS, "the loop is told when"
+            passed += rate * (due_ns - now_ns) / 8e9
+            gate.passed, gate.queue, now_ns = round(passed), 1, due_ns
+            bench.to(now_ns)
+        assert gate.credit == 40_000_000 - 1 - 1 and bench.gates.wakeups == woken + 1, "what waited left when it was woken"
+        assert 10_000 + 40_000_000 * now_ns / 8e9 - 2 * 1514 <= passed + 10_000 <= 10_000 + 40_000_000 * now_ns / 8e9
+
     def test_a_resumed_rate_is_set_in_full_on_an_account_of_its_own(self) -> None:
         """After an operator's limit ended: what was owed before counts no more."""
         bench = Bench(16)
@@ -184,7 +203,7 @@ class TestRates:
             bench.grant(16, slot + 1, 0, 100 * MS, 0, rate=40_000_000 - slot)
         assert gate.credit < 40_000_000 - 1
         bench.keeper.resume(16)
-        assert gate.credit == 40_000_000 - 1 and not bench.keeper.rates[16].owes
+        assert gate.credit == 40_000_000 - 1 and bench.keeper.rates[16].whole_ns is None
 
     def test_a_rate_stays_while_packets_wait_or_pass(self) -> None:
         for waiting in (True, False):
