@@ -46,8 +46,8 @@ from controller.members.wire_versions import WireVersions
 from controller.priorities.distribution import Distribution
 from controller.priorities.path_limits import PathLimits
 from controller.processes.jsonlines import JsonLines
-from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.capacities import Capacities
 from controller.scheduling.policing import Policing
 from controller.scheduling.policy_control import PolicyControl
 from controller.scheduling.regulation import Regulation

@@ -12,8 +12,8 @@ from controller.members.part import SWEEP_NS, Part
 from controller.members.places import Numbering
 from controller.members.registry import Members
 from controller.policies import POLICIES, SLICED
-from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.capacities import Capacities
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
 from protocol.messages import Override

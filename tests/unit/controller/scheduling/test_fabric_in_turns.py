@@ -8,9 +8,9 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import Parts
 from controller.members.registry import Members
-from controller.scheduling.capacities import Capacities
 from controller.scheduling.congestion import MOVED_FIRST, MOVED_NEXT, Congestion
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.capacities import Capacities
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.policy_control import AT_ONCE, PAUSE_NS, PolicyControl
 from controller.scheduling.regulation import Regulation

@@ -11,8 +11,8 @@ from agents.permission.regulated import GroupsCopy
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import SWEEP_NS, Parts
 from controller.members.registry import Members
-from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.capacities import Capacities
 from controller.scheduling.policy_control import PolicyControl
 from controller.scheduling.regulation import MANY, REST, Regulation
 from controller.scheduling.telemetry import Telemetry

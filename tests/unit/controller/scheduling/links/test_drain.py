@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.scheduling.drain import DRAIN_NS, PAUSE_NS, Drains
-from tests.unit.controller.scheduling.test_capacities import LINK, MBIT, World
+from controller.scheduling.links.drain import DRAIN_NS, PAUSE_NS, Drains
+from tests.unit.controller.scheduling.links.test_capacities import LINK, MBIT, World
 
 
 def contended(world: World) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from controller.members.part import Part
-from controller.scheduling.drain import DRAIN_NS, Drains
-from controller.scheduling.drain import PART as DRAIN_PART
-from controller.scheduling.drop_watch import DropWatch
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.drain import DRAIN_NS, Drains
+from controller.scheduling.links.drain import PART as DRAIN_PART
+from controller.scheduling.links.drop_watch import DropWatch
+from controller.scheduling.links.unmanaged import LEAST, Reading, Unmanaged
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
-from controller.scheduling.unmanaged import LEAST, Reading, Unmanaged
 from protocol.timers import Timers
 from protocol.units import FRAME_BYTES, SECOND_NS
 from topology import capacity

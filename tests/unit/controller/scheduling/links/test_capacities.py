@@ -7,8 +7,8 @@ from typing import Any
 from controller.config.settings import CoordinatorSettings
 from controller.members.part import Parts
 from controller.members.registry import Members
-from controller.scheduling.capacities import Capacities
 from controller.scheduling.granting import Granting
+from controller.scheduling.links.capacities import Capacities
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.regulation import Regulation
 from controller.scheduling.telemetry import Telemetry

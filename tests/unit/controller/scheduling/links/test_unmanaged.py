@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.scheduling.unmanaged import Reading, Unmanaged
+from controller.scheduling.links.unmanaged import Reading, Unmanaged
 
 SECOND = 10**9
 MBIT = 10**6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.scheduling.drop_watch import DropWatch
+from controller.scheduling.links.drop_watch import DropWatch
 from topology.capacity import PORT_SPEED, Capacity
 from topology.fabric import DirectedLink
 
