@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable
 
 from agents.permission.conditions import Condition
 from agents.permission.counters import Counters, keep_sample
-from agents.permission.rate_credit import RateCredit
+from agents.permission.rate_gates import RateGates
 from agents.permission.rate_use import RateUse
 from agents.permission.rules import GateControl
 from agents.permission.slots import OpenSlot, SlotTable
@@ -65,8 +65,7 @@ class Gatekeeper:
         self.waiting_bytes: dict[int, int] = {}
         self.urgent_bytes: dict[int, int] = {}
         """The part that belongs to flows with a deadline."""
-        self.rates: dict[int, RateCredit] = {}
-        """The accounts of the destinations whose gates are at a rate."""
+        self.rates = RateGates(gates, clock)
         self.reported_ns: dict[int, int] = {}
         self.next_check_ns: dict[int, int] = {}
         self._rate_uses: dict[int, RateUse] = {}
@@ -148,8 +147,8 @@ class Gatekeeper:
         if current is None:
             self._gates.close_gate(destination)
         elif current.rate_bps:
-            self.rates.pop(destination, None)
-            self._set_rate(destination, current.rate_bps)
+            self.rates.forget(destination)
+            self.rates.set(destination, current.rate_bps)
         elif (unspent := current.bytes - (passed - current.passed_before)) >= FRAME_BYTES:
             hold_ns = self._gates.grant(destination, unspent)
             if hold_ns is not None:
@@ -174,7 +173,7 @@ class Gatekeeper:
     def _forget(self, destination: int) -> None:
         self.table.clear(destination)
         self._record_backlog(destination, 0)
-        self.rates.pop(destination, None)
+        self.rates.forget(destination)
         self.next_check_ns.pop(destination, None)
         self.used_up.pop(destination, None)
         self._rate_uses.pop(destination, None)
@@ -280,19 +279,13 @@ class Gatekeeper:
                 self._end_slot(current, now_ns)
             elif now_ns >= self.next_check_ns.get(current.destination, current.end_ns):
                 self._check_use(current, now_ns)
-        for destination, credit in self.rates.items():
-            if credit.whole_ns is not None and now_ns >= credit.whole_ns:
-                self._set_rate(destination, credit.rate_bps)
-                self._gates.wake_queues()
+        self.rates.advance(now_ns)
 
     def next_due_ns(self) -> int | None:
         """When `advance` must be called next."""
         times = [slot.end_ns for slot in self.table.open.values()]
         times += [self.next_check_ns[d] for d in self.table.open if d in self.next_check_ns]
-        times += [credit.whole_ns for credit in self.rates.values() if credit.whole_ns is not None]
-        start = self.table.next_start_ns()
-        if start is not None:
-            times.append(start)
+        times += [due for due in (self.table.next_start_ns(), self.rates.next_due_ns()) if due is not None]
         return min(times, default=None)
 
     def _open(self, slot: Condition) -> None:
@@ -301,9 +294,9 @@ class Gatekeeper:
         if slot.rate_bps:
             self.used_up.pop(destination, None)
             self._free_senders(destination, 0)
-            self._set_rate(destination, slot.rate_bps)
+            self.rates.set(destination, slot.rate_bps)
         else:
-            self.rates.pop(destination, None)
+            self.rates.forget(destination)
             hold_ns = self._gates.grant(destination, slot.bytes)
             if 2 * slot.bytes > self.outstanding.get(destination, 0):
                 self._free_senders(destination, 2 * slot.bytes)
@@ -332,21 +325,6 @@ class Gatekeeper:
         self._send(Ack(slot.number, destination, self._to_coordinator(slot.received_ns), self._to_coordinator(opened_ns)))
         self.note_opened(opened_ns, slot.open_from_ns, slot.received_ns)
 
-    def _set_rate(self, destination: int, rate_bps: int) -> None:
-        """Sets a gate to a rate, or leaves it at that, without giving away what a changed gate lets pass at once."""
-        credit = self.rates.get(destination)
-        if credit is not None and credit.rate_bps == rate_bps and credit.whole_ns is None:
-            return
-        bucket_bytes = self._gates.bucket_bytes(destination, rate_bps)
-        passed, _ = self._gates.state(destination)
-        if credit is None:
-            self.rates[destination] = RateCredit(rate_bps, bucket_bytes, passed, self._clock())
-            gate_bps: int | None = rate_bps
-        else:
-            gate_bps = credit.change(rate_bps, bucket_bytes, passed, self._clock())
-        if gate_bps is not None:
-            self._gates.rate(destination, gate_bps)
-
     def note_opened(self, opened_ns: int, start_ns: int, received_ns: int) -> None:
         """Counts a slot that was opened."""
         if self._awaiting_first_slot:
@@ -359,7 +337,7 @@ class Gatekeeper:
         destination = current.destination
         del self.table.open[destination]
         self.next_check_ns.pop(destination, None)
-        self.rates.pop(destination, None)
+        self.rates.forget(destination)
         self._close_gates([destination])
 
     def _check_use(self, current: OpenSlot, now_ns: int) -> None:
@@ -393,7 +371,7 @@ class Gatekeeper:
         passed, backlog = self._gates.state(current.destination)
         if current.rate_bps:
             del self.table.open[current.destination]
-            self.rates.pop(current.destination, None)
+            self.rates.forget(current.destination)
             self.counters.expired += 1
             self._record_backlog(current.destination, 0)
             self._close_gates([current.destination])
@@ -422,7 +400,7 @@ class Gatekeeper:
         destination = current.destination
         del self.table.open[destination]
         self.next_check_ns.pop(destination, None)
-        self.rates.pop(destination, None)
+        self.rates.forget(destination)
         self._record_backlog(destination, 0)
         self._gates.close_gate(destination)
         self._gates.arm(destination)

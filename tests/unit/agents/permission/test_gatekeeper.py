@@ -185,7 +185,7 @@ class TestRates:
         assert gate.credit < 39_000_000
         woken, now_ns, rate = bench.gates.wakeups, 0, gate.credit
         passed = float(gate.passed + 10_000)
-        while bench.keeper.rates[16].whole_ns is not None:
+        while bench.keeper.rates.accounts[16].whole_ns is not None:
             due_ns = bench.keeper.next_due_ns()
             assert due_ns is not None and now_ns < due_ns < 50 * MS, "the loop is told when"
             passed += rate * (due_ns - now_ns) / 8e9
@@ -203,7 +203,7 @@ class TestRates:
             bench.grant(16, slot + 1, 0, 100 * MS, 0, rate=40_000_000 - slot)
         assert gate.credit < 40_000_000 - 1
         bench.keeper.resume(16)
-        assert gate.credit == 40_000_000 - 1 and bench.keeper.rates[16].whole_ns is None
+        assert gate.credit == 40_000_000 - 1 and bench.keeper.rates.accounts[16].whole_ns is None
 
     def test_a_rate_stays_while_packets_wait_or_pass(self) -> None:
         for waiting in (True, False):
