@@ -3,7 +3,9 @@
  * Sets skb->priority to the HTB class that serves the packet and lets other filters see it too (TC_ACT_UNSPEC).
  * A V2V flow, a pair of addresses, has an allowance that refills at a low rate. While it lasts the flow is small. Once it is
  * spent the flow is large, and stays so until the allowance is whole again: that takes mice_bytes / mice_rate seconds of
- * near silence, by when its gated queue has drained, so that going back to the small band reorders nothing. */
+ * near silence, by when its gated queue has drained, so that going back to the small band reorders nothing.
+ *
+ * Bytes are those that the link will carry (wire_len): of a super-packet, with the headers of each of its frames. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
@@ -230,14 +232,14 @@ int classify(struct __sk_buff *skb)
 	key.icmp = transport == IPPROTO_ICMP || transport == IPPROTO_ICMPV6;
 	if (segment.flags & BATON_SYN)
 		baton_begin(skb, &key, &segment);
-	if (bare || !charge(&key, node, own, skb->len, dscp, set)) {
+	if (bare || !charge(&key, node, own, skb->wire_len, dscp, set)) {
 		skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;
 		return TC_ACT_UNSPEC;
 	}
 	skb->priority = ROOT_MAJOR << 16 | (node & 0xffff);
 	state = bpf_map_lookup_elem(&nodes, &node);
 	if (state) {
-		__sync_fetch_and_add(&state->bytes, skb->len);
+		__sync_fetch_and_add(&state->bytes, skb->wire_len);
 		if (segment.header && baton_lost(skb, &key, &segment))
 			__sync_fetch_and_add(&state->lost, 1);
 		if ((state->armed == BATON_FOR_ANY || (state->armed == BATON_FOR_URGENT && urgent)) &&

@@ -69,6 +69,35 @@ def test_super_packets_are_limited_by_the_frames_of_the_interface_also_once_they
         assert limit(ends) == found
 
 
+def test_what_a_large_flow_sends_in_super_packets_is_told_with_the_headers_of_all_their_frames(tmp_path: Path) -> None:
+    """As the gate and the link count it: by the length of super-packets it would be 4 % less."""
+    with pair() as ends:
+        run("ip", "netns", "exec", ends.left, "ethtool", "-K", "eth0", "tx", "on", "tso", "on", "gso", "on")
+        with inside(ends.right):
+            listener = socket.create_server((str(RIGHT), 8))
+        with inside(ends.left):
+            host = Host("eth0", 10**9, gate_kind="tbf", run_dir=tmp_path)
+            host.flows.set_directory({16: [RIGHT]})
+            sender = socket.create_connection((str(RIGHT), 8))
+        receiver, _ = listener.accept()
+        with listener, sender, receiver:
+            sender.sendall(bytes(200_000))  # its allowance is spent
+            receiver.recv(200_000, socket.MSG_WAITALL)
+            for event in host.flows.events():
+                if isinstance(event, NewFlow):
+                    host.queues.ensure_flow(event.source, event.target, event.destination)
+            list(host.flows.sent_bytes())
+            before, _ = host.queues.backlog(16)
+            for _ in range(10):
+                sender.sendall(bytes(200_000))
+                receiver.recv(200_000, socket.MSG_WAITALL)
+            after, waiting = host.queues.backlog(16)
+            assert not waiting and after - before > 2_000_000
+            assert dict(host.flows.sent_bytes())[16] == pytest.approx(after - before, rel=0.005)
+        with inside(ends.left):
+            host.close()
+
+
 @pytest.mark.parametrize("tags", [(), (VLAN,), (SERVICE_VLAN,), (SERVICE_VLAN, VLAN), (VLAN, VLAN)])
 def test_a_closed_gate_holds_packets_with_up_to_two_vlan_tags(wire: Wire, tags: tuple[int, ...]) -> None:
     udp = struct.pack("!HHHH", 7, 7, 1008, 0) + bytes(1000)
