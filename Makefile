@@ -49,13 +49,17 @@ unit: setup
 # What depends on no timing runs in two boxes at once, on both processors; all else needs the machine for itself, and comes first.
 # That may have other work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were
 # ("rerun", each named by RERUN). The closing lines are three.
-FIRST_BOX   := agents/kernel/test_capabilities agents/priorities/test_mark agents/priorities/test_tagger \
-               controller/openflow/test_openflow_tls controller/openflow/test_openflow_hostile \
-               controller/spanning_tree/test_tree_sources stack/test_demo test_inconclusive \
+FIRST_BOX   := agents/addresses/test_addresses agents/addresses/test_directory agents/kernel/test_capabilities \
+               agents/priorities/test_mark agents/priorities/test_tagger controller/openflow/test_openflow_tls \
+               controller/openflow/test_openflow_hostile controller/openflow/test_openflow_liars \
+               controller/spanning_tree/test_tree_sources keys/test_key_rotation keys/test_one_host_taken_over \
+               stack/test_coflow stack/test_demo test_inconclusive \
                webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/large/test_dashboard_large
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
-               controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_recorded_schema controller/store/test_capacities_parted controller/store/test_unreadable_documents \
+               controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_store_guarded \
+               controller/store/test_store_parted controller/store/test_recorded_schema controller/store/test_capacities_parted \
+               controller/store/test_unreadable_documents controller/supervision/test_rights \
                controller/supervision/test_supervisor fabric/test_emulation_box stack/test_drift stack/test_queue_commands \
                webui/test_web_metrics webui/test_web_rest webui/test_web_server webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
