@@ -26,6 +26,7 @@
 #define WAKEUP (ROOT_MAJOR << 16 | WAKEUP_MINOR)
 #define IPPROTO_ICMPV6 58
 #define SECOND 1000000000ULL
+#define LEAST_IP 46 /* bytes of a packet in the shortest frame, with its padding (IEEE 802.3, 3.2.8) */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -132,7 +133,8 @@ static __always_inline int read_ip(struct __sk_buff *skb, __u32 offset, __u16 pr
 		if (bpf_skb_load_bytes(skb, offset + header + 12, word, sizeof(word)))
 			return transport;
 		own = (word[0] >> 4) * 4;
-		*bare = payload <= own;
+		/* And the frame is no longer than it says: others' packets come through a bridge unread. */
+		*bare = payload <= own && skb->len - offset <= (header + own > LEAST_IP ? header + own : LEAST_IP);
 		segment->header = offset + header;
 		segment->payload = payload - own;
 		segment->flags = word[1];
@@ -185,6 +187,14 @@ static __always_inline int charge(struct flow_key *key, __u32 node, int own, __u
 	return flow->large;
 }
 
+/* Whether ARP and LLDP of guests, which come through a bridge, stay within the allowance that all of them have together. */
+static __always_inline bool guests_ask(struct __sk_buff *skb, struct settings *set)
+{
+	struct flow_key all = {.icmp = 1}; /* of no address; nobody is told of it */
+
+	return !charge(&all, 0, -1, skb->wire_len, 0, set);
+}
+
 SEC("tc")
 int classify(struct __sk_buff *skb)
 {
@@ -212,7 +222,10 @@ int classify(struct __sk_buff *skb)
 		offset += 4;
 	}
 	if (protocol == ETH_P_BATON || protocol == ETH_P_ARP || protocol == ETH_P_LLDP) {
-		skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
+		if (!skb->ingress_ifindex)
+			skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
+		else if (protocol != ETH_P_BATON && set && guests_ask(skb, set))
+			skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;
 		return TC_ACT_UNSPEC;
 	}
 	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)

@@ -4,7 +4,7 @@
 #define BATON_CLASSIFY_H
 
 #define ROOT_MAJOR 1
-#define CONTROL_MINOR 2 /* control, ARP, LLDP: served first, never gated */
+#define CONTROL_MINOR 2 /* the host's own control frames, ARP, LLDP: served first, never gated */
 #define OTHER_MINOR 3   /* not between members */
 #define WAKEUP_MINOR 4  /* no class: frames that only wake the queues */
 #define SMALL_MINOR 5   /* small flows, bare acknowledgements: served next, never gated */
@@ -31,7 +31,7 @@ struct address {
 struct flow_key {
 	struct address source;
 	struct address target;
-	__u32 icmp; /* ICMP has an allowance of its own, so that a ping never waits for its flow's data */
+	__u32 icmp; /* ICMP has an allowance of its own, so that a ping never waits for its flow's data; so has guests' ARP */
 };
 
 struct flow {
