@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from agents.addresses.part import Addresses
@@ -29,7 +29,9 @@ from agents.membership.keys import Keys
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
 from agents.priorities.tagger import TaggerSettings
+from agents.queues.guardian import Guardian
 from agents.queues.host import Host
+from agents.queues.leftovers import put_back_leftovers
 from agents.reflex.reflex import Reflex
 from agents.reflex.slots import SlotReflex
 from ebpf.build import BuildError
@@ -42,8 +44,40 @@ from topology.units import format_rate
 log = logging.getLogger("baton.agent")
 
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopped(Exception):
+    """A signal asked the agent to end while it was being set up."""
+
+
 def run(config: AgentConfig) -> int:
-    """Runs an agent until a signal ends it; returns the exit status. An error of the set-up is printed in one line."""
+    """Runs an agent until a signal ends it; returns the exit status. An error of the set-up is printed in one line.
+
+    What an earlier agent left at the interface is put back first: whatever else is wrong, no gate stays shut.
+    """
+    before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGHUP)}
+    for number in ENDING:
+        signal.signal(number, _stop_setting_up)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the keys are read below
+    try:
+        with suppress(OSError, InterfaceInUse):  # told below, in its order
+            put_back_leftovers(config.interface, config.run_dir)
+        return _run(config)
+    except Stopped:
+        return 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop_setting_up(number: int, _: object) -> None:
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)  # what was set up is being undone
+    raise Stopped(signal.Signals(number).name)
+
+
+def _run(config: AgentConfig) -> int:
     try:
         secret = host_file.load(config.key_file)
         if config.name not in ("", secret.name):
@@ -72,7 +106,9 @@ def run(config: AgentConfig) -> int:
     weeks: WeekSchedule | None = None
     reflex: Reflex | None = None
     slots: SlotReflex | None = None
+    guardian: Guardian | None = None
     try:
+        guardian = Guardian(config.interface, config.run_dir)
         agent = Agent(config, secret.at(host.link.address), host)
         membership = agent.membership
         addresses = Addresses(
@@ -103,7 +139,7 @@ def run(config: AgentConfig) -> int:
             membership.announce_anew,
         )  # fmt: skip
         agent.add(keys)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING:
             signal.signal(number, agent.stop)
         signal.signal(signal.SIGHUP, keys.look)
         wake_in_time()
@@ -114,6 +150,8 @@ def run(config: AgentConfig) -> int:
         agent.run(reflex, slots)
     finally:
         with ExitStack() as closing:  # the host is put back whatever else fails
+            if guardian is not None:
+                closing.callback(guardian.dismiss)
             closing.callback(host.close)
             for part in (slots, reflex, agent):
                 if part is not None:
@@ -166,7 +204,7 @@ def _priorities(agent: Agent) -> Priorities | None:
     try:
         config = agent.config
         return Priorities(agent, config.interface, config.rate_bps, config.cgroup)
-    except (BuildError, BpfError) as error:
+    except (BuildError, BpfError, OSError) as error:
         log.warning("flows have no priorities on this host: %s", error)
         return None
 

@@ -204,7 +204,7 @@ def identity(interface: str) -> str:
     gone, nor one that was made under the same name."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     cookie, index = bytes(8), 0
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:  # a family that the unit allows
         cookie = one.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, len(cookie))  # since Linux 5.14
     with suppress(OSError):  # there is no such interface
         index = socket.if_nametoindex(interface)

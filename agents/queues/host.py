@@ -14,6 +14,7 @@ from pathlib import Path
 from agents.kernel import snapshot
 from agents.kernel.netlink import Netlink
 from agents.queues.classifier import FlowTable
+from agents.queues.leftovers import put_back_leftovers
 from agents.queues.queues import WAKEUP, HostQueues
 from protocol.link import ControlSocket
 from protocol.messages import ETHERTYPE, Kind, Override
@@ -38,7 +39,7 @@ class Host:
         dscp: tuple[int, ...] = (),
         priority_tag: int | None = None,
     ) -> None:
-        """Takes the interface.
+        """Takes the interface, after what an earlier agent left there was put back.
 
         Args:
             gate_kind: "tbf" or "plug".
@@ -52,6 +53,7 @@ class Host:
             InterfaceInUse: another agent has it.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
+        put_back_leftovers(interface, run_dir)
         self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
         if not any(self.link.address):
             self.link.close()
@@ -60,10 +62,6 @@ class Host:
         self._index = socket.if_nametoindex(interface)
         self._state = snapshot.StateFile(run_dir, interface)
         try:
-            if (left := self._state.read()) is not None:
-                log.warning("%s: an earlier agent did not end well; putting back what it found", interface)
-                snapshot.restore(self._netlink, left, self._index)
-                self._state.clear()
             self._found = snapshot.take(self._netlink, interface, self._index, take_over=take_over)
             self._state.write(self._found)
         except BaseException:

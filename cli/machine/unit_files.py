@@ -100,7 +100,7 @@ def agent(
         *SANDBOX,
         "SystemCallFilter=@system-service bpf",
         "ProtectProc=invisible",
-        f"RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET{' AF_INET AF_INET6' if guests else ''}",
+        f"RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_PACKET{' AF_INET AF_INET6' if guests or priorities else ''}",
         "RestrictNamespaces=yes",
         *([] if guests else ["IPAddressDeny=any"]),
         "",

@@ -40,10 +40,12 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(run, "Host", lambda *_, **__: host)
     monkeypatch.setattr(run, "Agent", lambda *_: SimpleNamespace(membership=membership, close=close_agent))
     monkeypatch.setattr(run, "Addresses", no_addresses)
+    guardian = SimpleNamespace(dismiss=lambda: closed.append("guardian"))
+    monkeypatch.setattr(run, "Guardian", lambda *_: guardian)
     return closed
 
 
 def test_the_host_is_put_back_when_a_part_can_not_be_closed(ended: list[str]) -> None:
     with pytest.raises(FailedPart):
         run.run(AgentConfig("eth0", 10**9, Path("h1.host")))
-    assert ended == ["agent", "host"]
+    assert ended == ["agent", "host", "guardian"]
