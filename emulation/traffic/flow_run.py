@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from typing import Any
 
 from controller.switch_queues.model import QueueCounters
 from emulation.fabric.fabric import EmulatedFabric
+from emulation.fabric.ports import PortCounters
 from emulation.measuring.confidence import Confidence, Disturbance, Level, judge
 from emulation.measuring.fidelity import CpuTimes, Fidelity, Waits
 from emulation.measuring.measure import percentile
@@ -85,13 +86,13 @@ class FlowRun:
     machine kept up in all.
 
     `frames`: how many reached the port in all, with the warm-up. `lost`: the packets that the switches' ports dropped since
-    the warm-up, by link, where there are any; `drops` are those of the observed port.
+    the warm-up, by link, where there are any.
     """
 
     results: tuple[FlowResult, ...]
     length_ns: int
+    port: DirectedLink
     sent_packets: int
-    drops: int
     frames: int
     late_p99_ns: int
     overruns: int
@@ -101,6 +102,11 @@ class FlowRun:
     waits: Mapping[str, int] = field(default_factory=dict)
     spacing: Mapping[DirectedLink, LinkSpacing] = field(default_factory=dict)
     lost: Mapping[DirectedLink, int] = field(default_factory=dict)
+
+    @property
+    def drops(self) -> int:
+        """The packets that the observed port dropped since the warm-up."""
+        return self.lost.get(self.port, 0)
 
     @property
     def valid(self) -> bool:
@@ -153,7 +159,7 @@ def run(
     """Runs the list, and waits up to `drain_s` after its last arrival for flows still under way.
 
     Args:
-        port: the directed link (switch, neighbour) whose drops are counted.
+        port: the directed link (switch, neighbour) whose packets and queues are counted.
         dscp: the DSCP that each flow's application sets, by the flow's number; None: no application sets one.
         control: the congestion control that each flow's application chooses; None: what the host gives it.
         given_up: gives the sender's address and port of each connection that MCP gave up; called now and then, and at the end.
@@ -165,49 +171,21 @@ def run(
     Raises:
         EmulationError: a program failed; says how.
     """
-    addresses = {name: str(address) for name, address in emulated.endpoints().items()}
-    to_receive: defaultdict[str, int] = defaultdict(int)
-    to_send: defaultdict[str, list[ScheduledFlow]] = defaultdict(list)
-    for flow in schedule.flows:
-        to_receive[flow.destination] += 1
-        to_send[flow.source].append(flow)
     emulated.verify(hosts=host_queues)
+    link = DirectedLink(*port)
     with ExitStack() as stack:
         stack.enter_context(wakeful())
         begin_ns = time.monotonic_ns() + START_NS
         end_ns = begin_ns + schedule.length_ns
         until_ns = end_ns + round(drain_s * 1e9)
-
-        limits = ("--until-ns", str(until_ns))
-        buckets = ("--bucket-ns", str(bucket_ns), "--from-ns", str(begin_ns))
-        receivers = {}
-        for name, count in to_receive.items():
-            own = ("--control", emulated.congestion_control, "--port", str(PORT), "--flows", str(count))
-            receivers[name] = Program(emulated, name, [*flow_load.COMMAND, "serve", *limits, *own, *buckets], stack)
-        for program in receivers.values():
-            program.wait_ready()
-        senders = {}
-        for name, flows in to_send.items():
-            lines = (
-                {
-                    "flow": flow.number,
-                    "start_ns": begin_ns + flow.start_ns,
-                    "to": addresses[flow.destination],
-                    "port": PORT,
-                    "size": flow.size_bytes,
-                    "mark": flow.mark().encode(),
-                    "dscp": None if dscp is None else dscp[flow.number],
-                    "control": control(flow),
-                }
-                for flow in flows
-            )
-            wanted = "".join(f"{json.dumps(line)}\n" for line in lines)
-            senders[name] = Program(emulated, name, [*flow_load.COMMAND, "send", *limits], stack, wanted)
+        receivers = _start_receivers(emulated, schedule, (begin_ns, until_ns), bucket_ns, stack)
+        senders = _start_senders(emulated, schedule, (begin_ns, until_ns), dscp, control, stack)
         times = ("--begin-ns", str(begin_ns), "--end-ns", str(end_ns))
         timer = Program(emulated, None, [*workloads.COMMAND, "timer-probe", *times], stack)
+
         sleep_until(begin_ns, begin_ns, progress)
         emulated.recorders.reset()
-        counters, cpu = emulated.counters(port), CpuTimes.now()
+        first, cpu = emulated.counters(link), CpuTimes.now()
         emulated.ovs.overruns()
         waited_ns, waits = emulated.ovs.waited_ns(), Waits.now()
 
@@ -218,8 +196,7 @@ def run(
                 progress(seconds)
 
         sleep_until(begin_ns + schedule.warm_up_ns, begin_ns, tell)
-        warm, warm_queues = emulated.counters(port), emulated.queue_counters(port)
-        warm_drops = emulated.drops()
+        warm = _Counted.now(emulated, link)
         warmed_up()
         sleep_until(end_ns, begin_ns, tell)
         fidelity_until, waited_ns = CpuTimes.now(), emulated.ovs.waited_ns() - waited_ns
@@ -228,31 +205,96 @@ def run(
         sent = _rows(senders, until_ns)
         received = _rows(receivers, until_ns)
         late_ns = timer.result(until_ns)["late_ns"]
-        after = emulated.counters(port)
-        lost = {link: drops - warm_drops[link] for link, drops in emulated.drops().items() if drops > warm_drops[link]}
+        last = _Counted.now(emulated, link)
         overruns = emulated.ovs.overruns()
-        pairs = zip(emulated.queue_counters(port), warm_queues, strict=True)
-        queues = tuple(now.since(before) for now, before in pairs)
-    gone = frozenset() if given_up is None else frozenset(given_up())
-    for flow in schedule.flows:
-        row = sent.get(flow.number)
-        if row is not None and (addresses[flow.source], row["source_port"]) in gone:
-            row["end"] = "given up"
+    if given_up is not None:
+        _mark_given_up(emulated, schedule, sent, frozenset(given_up()))
     return FlowRun(
         results=tuple(_result(flow, sent.get(flow.number), received.get(flow.number), begin_ns) for flow in schedule.flows),
         length_ns=schedule.length_ns,
-        sent_packets=after.sent_packets - warm.sent_packets,
-        drops=after.drops - warm.drops,
-        frames=after.sent_packets + after.drops - counters.sent_packets - counters.drops,
+        port=link,
+        sent_packets=last.port.sent_packets - warm.port.sent_packets,
+        frames=last.port.sent_packets + last.port.drops - first.sent_packets - first.drops,
         late_p99_ns=int(percentile((row["late_ns"] for row in sent.values()), 99) or 0),
         overruns=overruns,
         switch_wait_ns=waited_ns,
         fidelity=Fidelity.between(cpu, fidelity_until, late_ns),
-        queues=queues,
+        queues=tuple(now.since(before) for now, before in zip(last.queues, warm.queues, strict=True)),
         waits=waited,
         spacing=spacing,
-        lost=lost,
+        lost={at: drops - warm.drops[at] for at, drops in last.drops.items() if drops > warm.drops[at]},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What the switches' ports have counted by an instant: the observed port, its queues, and the drops of all ports."""
+
+    port: PortCounters
+    queues: tuple[QueueCounters, ...]
+    drops: Mapping[DirectedLink, int]
+
+    @classmethod
+    def now(cls, emulated: EmulatedFabric, link: DirectedLink) -> _Counted:
+        return cls(emulated.counters(link), emulated.queue_counters(link), emulated.drops())
+
+
+def _start_receivers(
+    emulated: EmulatedFabric, schedule: Schedule, times: tuple[int, int], bucket_ns: int, stack: ExitStack
+) -> dict[str, Program]:
+    """Starts a program at each destination, and waits until all listen. `times`: of the beginning, and of the end."""
+    begin_ns, until_ns = times
+    limits = ("--until-ns", str(until_ns), "--from-ns", str(begin_ns), "--bucket-ns", str(bucket_ns))
+    receivers = {}
+    for name, count in Counter(flow.destination for flow in schedule.flows).items():
+        own = ("--control", emulated.congestion_control, "--port", str(PORT), "--flows", str(count))
+        receivers[name] = Program(emulated, name, [*flow_load.COMMAND, "serve", *own, *limits], stack)
+    for program in receivers.values():
+        program.wait_ready()
+    return receivers
+
+
+def _start_senders(
+    emulated: EmulatedFabric,
+    schedule: Schedule,
+    times: tuple[int, int],
+    dscp: Mapping[int, int] | None,
+    control: Callable[[ScheduledFlow], str | None],
+    stack: ExitStack,
+) -> dict[str, Program]:
+    """Starts a program at each source, which reads the flows that it is to send. `times`: of the beginning, and of the end."""
+    begin_ns, until_ns = times
+    addresses = _addresses(emulated)
+    wanted: defaultdict[str, list[str]] = defaultdict(list)
+    for flow in schedule.flows:
+        line = {
+            "flow": flow.number,
+            "start_ns": begin_ns + flow.start_ns,
+            "to": addresses[flow.destination],
+            "port": PORT,
+            "size": flow.size_bytes,
+            "mark": flow.mark().encode(),
+            "dscp": None if dscp is None else dscp[flow.number],
+            "control": control(flow),
+        }
+        wanted[flow.source].append(f"{json.dumps(line)}\n")
+    command = [*flow_load.COMMAND, "send", "--until-ns", str(until_ns)]
+    return {name: Program(emulated, name, command, stack, "".join(lines)) for name, lines in wanted.items()}
+
+
+def _mark_given_up(
+    emulated: EmulatedFabric, schedule: Schedule, sent: Mapping[int, dict[str, Any]], gone: Collection[tuple[str, int]]
+) -> None:
+    """Says "given up" in the senders' rows of those flows whose connections MCP gave up."""
+    addresses = _addresses(emulated)
+    for flow in schedule.flows:
+        row = sent.get(flow.number)
+        if row is not None and (addresses[flow.source], row["source_port"]) in gone:
+            row["end"] = "given up"
+
+
+def _addresses(emulated: EmulatedFabric) -> dict[str, str]:
+    return {name: str(address) for name, address in emulated.endpoints().items()}
 
 
 def _result(flow: ScheduledFlow, sent: Mapping[str, Any] | None, got: Mapping[str, Any] | None, begin_ns: int) -> FlowResult:
