@@ -102,6 +102,18 @@ def dashboard(directory: Path, chromium: Browser, **feed: int) -> Iterator[Dashb
             feeder.close()
 
 
+def is_light(page: Page) -> bool:
+    """Whether the page's background is lighter than its text."""
+    lightness = "name => getComputedStyle(document.body)[name].match(/[0-9.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0)"
+    found: list[float] = [page.evaluate(lightness, name) for name in ("backgroundColor", "color")]
+    return found[0] > found[1]
+
+
+def width_of(picture: Path) -> int:
+    """Of a PNG, in pixels (RFC 2083, 11.2.1)."""
+    return int.from_bytes(picture.read_bytes()[16:20])
+
+
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 8.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

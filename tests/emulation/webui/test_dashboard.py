@@ -12,9 +12,28 @@ from playwright.sync_api import Browser, Page, expect
 from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.bodies.versions import NEWEST
 from tests import needs
-from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, wait_for
+from tests.emulation.webui.dashboard import VIEWS, Dashboard, dashboard, is_light, wait_for, width_of
 
 SCREENS = Path(__file__).resolve().parents[3] / "docs" / "screens"
+SHOWN = {
+    "overview": {"#tiles .value": 6, "#fabric .node": 23, "canvas.slots": 1, "#events li": 5},
+    "fabric": {"#fabric .node.host": 18, "#fabric .link": 24, "#details .loads li": 5},
+    "schedule": {"canvas.slots": 1, "#schedule-legend span": 4},
+    "flows": {"#flows .rows .row": 12},
+    "sizes": {"#sizes .bin": 10, "#sizes .cuts li": 12},
+    "pfc": {"#pfc tbody tr": 12, "#pfc .storm": 1},
+    "members": {"#members .rows .row": 18, "#members .clock circle": 18},
+    "events": {"#events li": 5},
+    "controls": {"#controls .card": 4, "#audit li": 1},
+}
+"""What each view shows of the small fabric, and the least number of it that is visible."""
+COLOURS = """(() => {
+    const canvas = document.querySelector("canvas.slots"), copy = document.createElement("canvas");
+    const { width, height } = Object.assign(copy, { width: canvas.width, height: canvas.height });
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.drawImage(canvas, 0, 0);
+    return new Set(new Uint32Array(context.getImageData(0, 0, width, height).data.buffer)).size;
+})()"""
 
 pytestmark = [needs.CHROMIUM, needs.REDIS]
 
@@ -339,7 +358,9 @@ class TestScreens:
     """The main views as pictures, for README and the documentation."""
 
     @pytest.mark.parametrize(("scheme", "width", "height"), [("dark", 1280, 800), ("light", 1280, 800), ("dark", 400, 860)])
-    def test_screenshots_are_written(self, small: Dashboard, scheme: str, width: int, height: int) -> None:
+    def test_each_view_shows_what_it_is_for_and_is_written_as_a_picture(
+        self, small: Dashboard, scheme: str, width: int, height: int
+    ) -> None:
         SCREENS.mkdir(parents=True, exist_ok=True)
         wide = width > 1_000
         views = VIEWS if wide and scheme == "dark" else ("overview", "schedule") if wide else ("overview", "flows")
@@ -351,4 +372,9 @@ class TestScreens:
                 page.wait_for_timeout(350)
                 path = SCREENS / f"{view}-{scheme if wide else width}.png"
                 page.screenshot(path=path, full_page=True)
-                assert path.stat().st_size > 10_000
+                counts = {what: page.locator(f"{what}:visible").count() for what in SHOWN[view]}
+                assert all(counts[what] >= least for what, least in SHOWN[view].items()), (view, counts)
+                if "canvas.slots" in SHOWN[view]:
+                    assert page.evaluate(COLOURS) > 4, f"{view}: no slots are painted"
+                assert is_light(page) == (scheme == "light")
+                assert width_of(path) == width

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,15 @@ class TestTheStream:
         with socket.create_connection(("127.0.0.1", server.port)) as deaf, feeding(feed, 0.05):
             deaf.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
             stream = Stream(server.port)
-            wait_for(lambda: len(stream.named("state")) >= 5, 10)
+            came_s: list[float] = []
+
+            def grown() -> bool:
+                came_s.extend([time.monotonic()] * (len(stream.named("state")) - len(came_s)))
+                return len(came_s) >= 5
+
+            wait_for(grown, 10)
             stream.close()
+        assert max(later - sooner for sooner, later in pairwise(came_s)) < 2
 
     def test_nobody_looks_nothing_is_read(self, server: Server, redis: PrivateRedis) -> None:
         def commands() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import click
@@ -50,9 +51,43 @@ def test_what_a_host_cannot_do_is_said_before_it_is_asked(host: str, duration_ns
         pfc._check(LEADER, MEMBERS, host, 0b1000, duration_ns)
 
 
-def test_a_pause_below_the_detection_time_and_a_resume_pass() -> None:
-    pfc._check(LEADER, MEMBERS, "h1", 0b1000, 199_999_999)
-    pfc._check(LEADER, MEMBERS, "h1", 0xFF, 0)
+class AStore:
+    """A store whose leader hands every command to its host, which does it at once."""
+
+    def __init__(self) -> None:
+        self.commands = self
+        self.told: list[dict[str, Any]] = []
+        self._members = deepcopy(MEMBERS)
+
+    def status(self) -> dict[str, Any]:
+        return LEADER
+
+    def members(self) -> dict[int, dict[str, Any]]:
+        return self._members
+
+    def publish_pfc_command(self, command: dict[str, Any]) -> int:
+        self.told.append(command)
+        self._members[16]["pfc_state"]["answers"] = {str(len(self.told)): "done"}
+        return len(self.told)
+
+    def publish_event(self, *_: str, by: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("words", "classes", "duration_ns"),
+    [
+        (("pause", "--host", "h1", "--classes", "3", "--for", "199999us"), 0b1000, 199_999_000),
+        (("resume", "--host", "h1"), 0xFF, 0),
+    ],
+)
+def test_a_pause_below_the_detection_time_and_a_resume_reach_the_host(
+    words: tuple[str, ...], classes: int, duration_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = AStore()
+    monkeypatch.setattr(pfc, "open_store", lambda *_: store)
+    result = CliRunner().invoke(main, ["pfc", *words])
+    assert result.exit_code == 0, result.output
+    assert store.told == [{"host": "h1", "classes": classes, "duration_ns": duration_ns}]
 
 
 def test_status_has_a_row_for_each_class_to_which_anything_happened(

@@ -1,6 +1,6 @@
 """MCP by callbacks beside the kernel's own congestion control, on real traffic, as kernels without struct_ops have it.
 
-What is timed is tried up to three times: on a machine that has other work, receivers read late.
+One deadline is tried three times, and two must hold: on a machine that has other work, receivers read late.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class TestAFlowWithADeadline:
 
     def test_ends_just_in_time_beside_long_ones(self, control: CongestionControl, port: EcnPort) -> None:
         size, deadline_ms = 500_000, 100
-        tries = (self.finished(control, port, mark_of(size, deadline_ms), size) for _ in range(ATTEMPTS))
-        assert any(
-            0.07 <= seconds <= 0.1 and [end.outcome for end in told] == [Outcome.IN_TIME] for seconds, told in tries
-        )
+        tries = [self.finished(control, port, mark_of(size, deadline_ms), size) for _ in range(ATTEMPTS)]
+        assert all(seconds >= 0.07 for seconds, _ in tries), "a busy machine makes none of them end too soon"
+        in_time = [seconds <= 0.1 and [end.outcome for end in told] == [Outcome.IN_TIME] for seconds, told in tries]
+        assert sum(in_time) > ATTEMPTS / 2, tries
 
     def test_on_an_idle_link_it_takes_its_time(self, control: CongestionControl, port: EcnPort) -> None:
         with Sink(port, control.dctcp) as sink:

@@ -13,7 +13,7 @@ import pytest
 
 from agents.kernel.netlink import Netlink
 from agents.permission.gatekeeper import Gatekeeper
-from agents.queues.classifier import _FLOW, _KEY, Backlogged, FlowTable, NewFlow, packed
+from agents.queues.classifier import _FLOW, _KEY, Backlogged, NewFlow, packed
 from agents.queues.flow_queues import MOST_FLOWS, MOST_LEFT_OUT
 from agents.queues.host import Host
 from protocol.messages import ETHERTYPE, Directive, Grant
@@ -492,8 +492,3 @@ def test_netlink_refusals_are_errors(wire: Wire) -> None:
     with pytest.raises(OSError, match=r"No such file|Invalid"):
         netlink.request(pfifo(2, 0, 0x990001, 10))
     netlink.close()
-
-
-def test_the_classifier_loads() -> None:
-    with pair() as ends, inside(ends.left):
-        FlowTable("eth0").close()

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests import needs
-from tests.emulation.webui.dashboard import Dashboard, dashboard, wait_for
+from tests.emulation.webui.dashboard import Dashboard, dashboard, is_light, wait_for, width_of
 from tests.emulation.webui.web_process import Stream
 
 SCREENS = Path(__file__).resolve().parents[4] / "docs" / "screens"
@@ -167,7 +167,7 @@ class TestTheCost:
             stream.close()
 
     @pytest.mark.parametrize(("scheme", "width"), [("dark", 1280), ("light", 390)])
-    def test_screenshots_are_written(self, large: Dashboard, scheme: str, width: int) -> None:
+    def test_opened_groups_with_their_loads_are_written_as_a_picture(self, large: Dashboard, scheme: str, width: int) -> None:
         height = 800 if width > 1_000 else 844
         with large.page("fabric", width=width, height=height, scheme=scheme) as page:  # type: ignore[arg-type]
             tile(page, "row3")
@@ -176,4 +176,8 @@ class TestTheCost:
             page.wait_for_timeout(1_200)
             path = SCREENS / f"fabric-4800-hosts-{scheme if width > 1_000 else width}.png"
             page.screenshot(path=path)
-            assert path.stat().st_size > 10_000
+            assert {"row3", "rack23"} <= set(shown(page, "switch"))
+            loads = page.locator(".gtile.switch:visible").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+            assert len(loads) == 35 and all("hosts, " in one and "sends up" in one for one in loads if "row" in one)
+            assert is_light(page) == (scheme == "light")
+            assert width_of(path) == width

@@ -250,10 +250,12 @@ class TestMistakes:
 
     @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1"))))
-    def test_no_text_crashes_the_checker(self, write: Write, text: str) -> None:
+    def test_each_problem_of_any_text_has_its_line_and_a_remedy(self, write: Write, text: str) -> None:
         path = write("")
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        assert isinstance(reading.check(path), list)
+        for line, _, says in complaints(path):
+            assert line is None if says.startswith("can't be read: ") else line is not None and 1 <= line <= len(text) + 1
+            assert "; " in says and "\n" not in says
 
     @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
@@ -263,8 +265,10 @@ class TestMistakes:
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
         ),
     )
-    def test_no_value_of_a_section_crashes_the_checker(self, write: Write, section: str, value: object) -> None:
-        assert isinstance(reading.check(write(json.dumps({section: value}))), list)
+    def test_each_problem_of_any_section_has_its_field_and_a_remedy(self, write: Write, section: str, value: object) -> None:
+        for line, field, says in complaints(write(json.dumps({section: value}))):
+            assert line == 1 and (field.startswith(section) or says.startswith("is not YAML: "))
+            assert "; " in says and "\n" not in says
 
 
 class TestChangesWhileRunning:

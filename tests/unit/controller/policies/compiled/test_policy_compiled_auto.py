@@ -17,7 +17,7 @@ from controller.policies.base import Policy, Slot
 from controller.policies.choice import LINKS_NAMED
 from controller.policies.compiled import library
 from controller.policies.compiled.auto import CompiledAuto
-from controller.policies.compiled.batches import SLOT_BYTES, BatchPolicy, Lend, address_of
+from controller.policies.compiled.batches import SLOT_BYTES, Lend, address_of
 from controller.policies.compiled.batches import slots as unpacked
 from controller.policies.compiled.library import at
 from controller.policies.compiled.rate_limit import CompiledRateLimit
@@ -108,10 +108,6 @@ def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
 def test_the_compiled_policy_touches_no_foreign_memory_and_overflows_nowhere(tmp_path: Path) -> None:
     """The same events under the address and the undefined-behaviour sanitizers."""
     assert "same plans" in run_with_policies(__name__, tmp_path)
-
-
-def test_it_takes_batches() -> None:
-    assert isinstance(compiled_auto(), BatchPolicy)
 
 
 def test_a_group_that_has_the_choice_of_one_before_it_follows_what_that_one_has_chosen_now() -> None:
