@@ -69,7 +69,7 @@ def dangling(path: Path, line: str) -> Iterator[str]:
         yield from (name for name in MODULE.findall(line) if not is_module(name))
 
 
-def test_what_is_named_exists() -> None:
+def test_all_files_that_documents_and_comments_name_exist() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number} names {name}"
         for path in tracked("*.md", "*.py", "*.c", "*.h", "*.js", "Makefile")
@@ -96,5 +96,5 @@ def test_a_dangling_name_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["agents/agent.py", "controller/policies/", "[it](architecture.md)", "`controller.policies.base`", "bench/NAME.py"]
 )
-def test_what_exists_is_not(line: str) -> None:
+def test_names_of_existing_files_and_modules_are_not_dangling(line: str) -> None:
     assert not list(dangling(ROOT / "docs" / "architecture.md", line))

@@ -154,7 +154,7 @@ def test_an_interface_in_use_is_refused_and_left_alone() -> None:
         subprocess.run(["ip", "link", "del", "hc0"], check=False)
 
 
-def test_interfaces_are_two_names() -> None:
+def test_one_interface_is_refused_since_two_are_needed() -> None:
     done = CliRunner().invoke(host_control, ["--interfaces", "eth1"])
     assert done.exit_code == 2
     assert "write two names" in done.output

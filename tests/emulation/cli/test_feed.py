@@ -21,7 +21,7 @@ def test_its_members_have_what_real_ones_have(store: Store) -> None:
     assert all(members[node].keys() >= real.keys() | parts for node in feed.node.values())
 
 
-def test_the_commands_show_it(run: Run, store: Store) -> None:
+def test_status_and_pfc_show_a_generated_feed_and_refuse_a_storm_on_it(run: Run, store: Store) -> None:
     feed = Feed(store)
     feed.begin()
     feed.step()

@@ -62,7 +62,7 @@ class TestMetrics:
         assert value(families, "baton_slots_granted_total") == 12
         assert value(families, "baton_slots_yielded_total") == 2 and value(families, "baton_slots_late_total") == 1
 
-    def test_how_long_slots_last(self, families: dict[str, Metric]) -> None:
+    def test_the_length_of_slots_is_that_of_the_slice_while_the_loop_is_idle(self, families: dict[str, Metric]) -> None:
         assert value(families, "baton_slot_seconds") == value(families, "baton_slice_seconds") == 0.002
         assert value(families, "baton_loop_busy_ratio") == 0
 

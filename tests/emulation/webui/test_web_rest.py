@@ -152,7 +152,7 @@ class TestReading:
 class TestChanging:
     """Users and tokens may change settings, and learn whether a change is in force."""
 
-    def test_visitors_may_not(self, site: Site) -> None:
+    def test_a_change_by_a_visitor_is_refused_and_not_made(self, site: Site) -> None:
         answers = [site.client.put("/v1.0/policy", json={"policy": "free"}), site.client.post("/api/control", json={})]
         assert [answer.status_code for answer in answers] == [401, 401]
         assert (site.store.policy() or {})["policy"] == "timeslice"

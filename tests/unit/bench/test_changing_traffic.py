@@ -26,7 +26,7 @@ def test_a_handful_of_large_flows_is_enough(seed: int) -> None:
     assert all(waited is not None and waited <= 2 for waited in found["periods_until_near"])
 
 
-def test_the_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_one_run_is_drawn_as_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changing_traffic, "HOSTS", (16,))
     changing_traffic.draw({"runs": [changing_traffic.one(16, seed=1)]}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000

@@ -108,7 +108,7 @@ class TestPolicies:
         assert experiment.policies(["timeslice", "uncoordinated"]) == ("uncoordinated", "timeslice")
 
     @pytest.mark.parametrize("name", ["weekly", "nothing"])
-    def test_an_unknown_one(self, name: str) -> None:
+    def test_a_policy_that_cannot_be_compared_is_refused_by_name(self, name: str) -> None:
         with pytest.raises(ValueError, match=name):
             experiment.policies([name])
 
@@ -116,7 +116,7 @@ class TestPolicies:
 class TestVerdict:
     """Whether the goals of the default policy are met."""
 
-    def test_all_are_met(self) -> None:
+    def test_met_goals_are_told_with_the_number_of_runs(self) -> None:
         runs = [run_of(), run_of(policy="free", of_ideal=0.1)]
         assert experiment.verdict(runs, 2.0) == "All goals are met in 1 runs of auto."
 

@@ -224,7 +224,7 @@ class TestRunner:
         assert all(one.running == ("real",) for one in said if "real" in one.running)
         assert max(len(one.running) for one in said) <= 2
 
-    def test_time_left_reads_well(self) -> None:
+    def test_time_left_is_told_in_minutes_or_below_a_minute_in_seconds(self) -> None:
         assert (left(3600), left(59)) == ("60 min left", "59 s left")
 
 
@@ -400,7 +400,7 @@ class TestConclusions:
 class TestSummary:
     """The report's text in a file that is named."""
 
-    def test_its_folder_is_made(self, tmp_path: Path) -> None:
+    def test_the_folder_of_the_named_file_is_made(self, tmp_path: Path) -> None:
         file = tmp_path / "new" / "figures.md"
         found = CliRunner().invoke(main, ["bench", "figures", "--report", "--into", str(tmp_path), "--summary", str(file)])
         assert found.exit_code == 0 and file.read_text().startswith("# Published figures")

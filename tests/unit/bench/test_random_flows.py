@@ -105,7 +105,7 @@ class TestVerdict:
         found = self.of(self.run_of("uncoordinated", all=5.0, small=2.0), self.run_of("auto", all=4.0, small=3.0))
         assert "4.0 ms under auto, 5.0 uncoordinated, 1.0 of fluids; longer: small 3.0 instead of 2.0 ms" in found
 
-    def test_none_takes_longer(self) -> None:
+    def test_that_no_class_takes_longer_is_said(self) -> None:
         found = self.of(self.run_of("uncoordinated", all=5.0), self.run_of("auto", all=4.0))
         assert found.endswith("no class takes longer.")
 

@@ -85,7 +85,7 @@ def test_what_is_sent_keeps_its_rate() -> None:
 class TestMemory:
     """Samples of a process become a begin, an end and a slope."""
 
-    def test_a_line(self) -> None:
+    def test_memory_that_grows_evenly_has_its_slope_and_is_not_flat(self) -> None:
         samples = [Sample(at, 10 + at / 6, 5, at / 2) for at in range(61)]
         assert slope_mb_min(samples) == pytest.approx(10)
         assert processor_share(samples) == 0.5
@@ -96,15 +96,15 @@ class TestMemory:
         assert memory([Sample(at, min(20, 10 + at), 5) for at in range(61)]).flat
         assert not memory([Sample(at, min(80, 10 + 10 * at), 5) for at in range(61)]).flat
 
-    def test_one_sample(self) -> None:
+    def test_a_single_sample_has_no_slope(self) -> None:
         assert memory([Sample(0, 10, 5)]) == Memory(10, 10, 0)
 
 
-def test_counts_that_have_grown() -> None:
+def test_counts_have_grown_by_their_difference_or_after_a_restart_by_all() -> None:
     assert grown({"a": 1, "b": 5, "d": 9}, {"a": 3, "b": 5, "c": 2, "d": 4}) == {"a": 2, "c": 2, "d": 4}
 
 
-def test_page_loads() -> None:
+def test_times_of_page_loads_are_percentiles_or_none_without_loads() -> None:
     assert times_ms([]) == {"loads": 0, "p50": None, "p99": None, "max": None}
     assert times_ms([3, 1, 2]) == {"loads": 3, "p50": 2, "p99": 3, "max": 3}
 

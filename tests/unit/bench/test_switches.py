@@ -96,10 +96,10 @@ class TestASwitch:
         assert admits(told)
         return read(told)
 
-    def test_it_describes_itself(self) -> None:
+    def test_a_request_for_features_is_answered_with_its_datapath_id(self) -> None:
         assert self.answer(FEATURES).datapath_id == 5
 
-    def test_it_describes_its_ports(self) -> None:
+    def test_a_request_for_ports_is_answered_with_names_and_speeds(self) -> None:
         ports = self.answer(MULTIPART, struct.pack("!HH4x", 13, 0)).body
         assert [(port.port_no, port.name, port.curr_speed) for port in ports[:2]] == [
             (1, b"row4-eth1", 10_000_000), (2, b"row4-eth2", 1_000_000),
@@ -120,7 +120,7 @@ class TestASwitch:
         assert sum(len(part.body) for part in parts) == 2_000
         assert not self.answer(MULTIPART, struct.pack("!HH20xQQ", 1, 0, 1 << 48, 0xFFFF << 48)).body
 
-    def test_a_cut_is_told(self) -> None:
+    def test_a_port_that_is_cut_is_told_as_down(self) -> None:
         self.switch.down.add(2)
         told = read(self.switch.port_status(2))
         assert told.desc.state & ofproto_v1_3.OFPPS_LINK_DOWN
@@ -196,7 +196,7 @@ class TestTheTables:
         assert before > 100
         assert len(flows.entries) == 1, "what the later start put stays"
 
-    def test_a_loop_is_found(self) -> None:
+    def test_frames_that_switches_flood_round_a_ring_are_found(self) -> None:
         """Switches that flood by all ports, on rings."""
         for dpid, switch in self.swarm.switches.items():
             switch.feed(sent(Change({1: frozenset(WIRING.ports[dpid])}, (), ())))

@@ -58,7 +58,7 @@ class TestTransition:
 class TestVerdict:
     """One sentence that says what is as published, and what is not."""
 
-    def test_all_as_published(self) -> None:
+    def test_checks_that_hold_are_named_as_published(self) -> None:
         assert verdict([Check("a", True), Check("b", True)]) == "As published: a; b."
 
     def test_what_is_missing_is_named(self) -> None:
@@ -79,7 +79,7 @@ class TestOptions:
         assert lengths == sorted(lengths, reverse=True) and lengths[2] == 4
         assert Options(quick=True).seconds(1, 4) == 1
 
-    def test_slices_are_xcos_two(self) -> None:
+    def test_slices_are_2_ms_at_1_gbps_and_10_ms_at_100_mbps(self) -> None:
         assert Options(rate_bps=GIGABIT).slice_ns == 2_000_000 and Options(rate_bps=10**8).slice_ns == 10_000_000
 
 

@@ -47,7 +47,7 @@ class TestHelp:
         assert done.returncode == 0, done.stderr
 
     @pytest.mark.parametrize("name", ["up", "down", "status", "free", "coordinate", "check", "agent", "key", "doctor"])
-    def test_every_command_explains_itself(self, name: str) -> None:
+    def test_every_command_has_a_help_with_its_usage(self, name: str) -> None:
         code, text = run(name, "--help")
         assert code == 0 and "Usage: " in text
 
@@ -60,13 +60,13 @@ class TestCheck:
     """`baton check` tells configurations and fabrics apart, and ends with 1 when something is to be
     mended."""
 
-    def test_a_good_configuration(self, tmp_path: Path) -> None:
+    def test_a_good_configuration_is_called_one_and_ends_with_0(self, tmp_path: Path) -> None:
         path = tmp_path / "c.yaml"
         path.write_text("openflow: {poll: 1s}\n")
         code, text = run("check", str(path))
         assert (code, text) == (0, f"{path}: a good configuration\n")
 
-    def test_a_good_fabric(self, tmp_path: Path) -> None:
+    def test_a_good_fabric_is_called_one_and_ends_with_0(self, tmp_path: Path) -> None:
         path = tmp_path / "f.yaml"
         path.write_text("switches: [s1]\nhosts: [h1]\nlinks: [{a: h1, b: s1, rate: 1G}]\n")
         code, text = run("check", str(path))

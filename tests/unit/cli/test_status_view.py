@@ -133,7 +133,7 @@ class TestWidth:
             assert cell in row
         assert any("regulated to" in line for line in lines)
 
-    def test_warnings_are_told(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_warnings_are_told_whole(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         text = " ".join(self.shown(capsys, monkeypatch).split())
         assert "warning h4 has no addresses: nobody classifies" in text
         assert "warning h9: its rate is above that of its link" in text

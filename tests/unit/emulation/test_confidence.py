@@ -160,7 +160,7 @@ class TestOlderRecords:
         assert level_of({"valid": False}) is Level.INDICATIVE and reasons({"valid": False})
         assert goodput({"valid": False}, 50, 100) == Bound(50, 100)
 
-    def test_they_join_newer_ones(self) -> None:
+    def test_older_and_newer_records_together_are_as_sure_as_the_less_sure(self) -> None:
         new = {"confidence": judge(QUIET, duration_ns=SECOND_NS, switch_wait_ns=50 * MS).to_dict()}
         found = together({"old": {"valid": False}, "new": new})
         assert found["level"] == "indicative" and len(found["disturbed"]) == 2

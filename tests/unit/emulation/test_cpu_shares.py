@@ -66,7 +66,7 @@ class TestControllers:
         found = controller(mounts)
         assert found is not None and (found.root, found.version) == (tmp_path, 2)
 
-    def test_none(self) -> None:
+    def test_a_machine_that_mounts_no_cgroups_has_no_controller(self) -> None:
         assert controller("tmpfs /run tmpfs rw 0 0\n") is None
 
 

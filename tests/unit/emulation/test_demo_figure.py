@@ -32,7 +32,7 @@ def run_of(policy: str, k: int, mark: str, mbps: float = 90.0) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("mark", list(MARKS))
-def test_every_policy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+def test_the_demos_figure_names_every_policy_in_its_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
     made = []
     monkeypatch.setattr(pyplot, "close", made.append)
     runs = [run_of(policy, k, mark) for policy in figures.POLICIES for k in (0, 5)]

@@ -41,7 +41,7 @@ class TestBuild:
         line = said("emulation.virtual.kernel", XDG_CACHE_HOME="/proc/none")
         assert "/proc/none/baton/virtual cannot be written" in line and "set XDG_CACHE_HOME" in line
 
-    def test_a_missing_tool(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_tool_is_named_with_its_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         monkeypatch.setattr(kernel, "TOOLS", {"no-such-tool": "its-package"})
         with pytest.raises(kernel.KernelError, match="no-such-tool is missing: apt-get install its-package"):
@@ -66,7 +66,7 @@ class TestRun:
     @pytest.mark.parametrize(
         "words", ["virtual run -- true", "demo --virtual", "bench xco mix --virtual", "bench figures demo"]
     )
-    def test_no_kernel(self, tmp_path: Path, words: str) -> None:
+    def test_a_command_without_the_kernel_says_in_one_line_how_to_build_it(self, tmp_path: Path, words: str) -> None:
         into = ("--into", str(tmp_path)) if "figures" in words else ()
         line = said("cli.main", *words.split(), *into, XDG_CACHE_HOME="/proc/none")
         assert line == "Error: there is no kernel of virtual time: run `make virtual`"

@@ -94,7 +94,7 @@ def test_what_a_frame_cannot_say_is_refused_with_its_class(quanta: dict[int, int
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-def test_tshark_reads_the_same(tmp_path: Path) -> None:
+def test_tshark_reads_in_our_frames_what_we_wrote(tmp_path: Path) -> None:
     frames = [PfcFrame(SOURCE, {0: 1, 3: 0xFFFF, 7: 0}).encode(), PauseFrame(SOURCE, 0x1234).encode()]
     capture = tmp_path / "pfc.pcap"
     records = b"".join(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames)

@@ -109,7 +109,7 @@ def table_rows(text: str) -> dict[str, list[str]]:
 class TestMessages:
     """Each message's section."""
 
-    def test_it_has_its_number(self, kind: m.Kind) -> None:
+    def test_a_sections_heading_has_the_messages_name_and_number(self, kind: m.Kind) -> None:
         assert f"\n### {kind.name} ({kind.value})\n" in DOCUMENT
 
     def test_its_tables_have_the_offsets_and_sizes_of_the_code(self, kind: m.Kind) -> None:

@@ -187,7 +187,7 @@ class TestRefusal:
         frame[offset] = value
         assert refusal(bytes(frame)) is cause
 
-    def test_short_frames_are_short(self) -> None:
+    def test_frames_below_60_bytes_are_refused_as_short(self) -> None:
         assert refusal(b"") is refusal(frame_of(m.Ping(1))[:59]) is m.Cause.SHORT
 
     def test_an_authentic_frame_of_an_unknown_type_is_told_from_a_forged_one(self) -> None:
@@ -289,7 +289,7 @@ class TestEncodeErrors:
             ({"source": "123456"}, "source"),
         ],
     )
-    def test_the_headers_values_too(self, numbers: dict[str, object], field: str) -> None:
+    def test_a_value_of_the_header_that_does_not_fit_is_named(self, numbers: dict[str, object], field: str) -> None:
         with pytest.raises(ValueError, match=field):
             frame_of(m.Ping(1), **numbers)
 

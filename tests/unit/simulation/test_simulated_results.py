@@ -97,7 +97,7 @@ class TestComparison:
         line = str(gain)
         assert words in line and "2.0%" in line and "10.0%" in line
 
-    def test_a_picture_is_drawn(self, tmp_path: Path) -> None:
+    def test_rows_are_drawn_into_a_file_whose_folder_is_made(self, tmp_path: Path) -> None:
         draw(rows([result("karuna", 0.1, 5)]), tmp_path / "new" / "sweep.png")
         assert (tmp_path / "new" / "sweep.png").stat().st_size > 1000
 
@@ -210,5 +210,5 @@ class TestFormulas:
         with pytest.raises(ValueError, match="load"):
             cobham_ns([PacketClass(0, 1e9, 1250)], 10_000_000_000)
 
-    def test_percentiles_of_time(self) -> None:
+    def test_a_percentile_of_time_counts_how_long_each_value_lasted(self) -> None:
         assert [time_percentile({1.0: 98, 2.0: 1, 3.0: 1}, percent) for percent in (50, 99, 100)] == [1.0, 2.0, 3.0]

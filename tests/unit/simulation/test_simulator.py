@@ -62,7 +62,7 @@ class TestOneFlow:
 
     @pytest.mark.parametrize("scheme", SCHEMES)
     @pytest.mark.parametrize("size", [1, SEGMENT, 50_000])
-    def test_needs_the_ideal_time(self, scheme: str, size: int) -> None:
+    def test_takes_the_ideal_time_by_every_scheme(self, scheme: str, size: int) -> None:
         for target in (1, 7):
             (took,) = run(scheme, (Flow(2_000_000, 0, target, size, 3),)).values()
             ideal = SMALL.alone_ns(0, target, size)

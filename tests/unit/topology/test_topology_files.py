@@ -186,7 +186,7 @@ class TestPartialFiles:
         assert fabric.capacity_bps(("a1", "c1")) == 200_000_000
         assert fabric.capacity_bps(("t3:h6-p", "t3")) == 50_000_000
 
-    def test_it_may_name_hosts(self) -> None:
+    def test_a_host_on_a_learned_switch_is_attached_to_it(self) -> None:
         text = "hosts:\n  - {name: h6, addresses: 10.9.0.6}\nlinks:\n  - {a: h6, b: t3, rate: 100Mbit}\n"
         assert files.loads(text, partial=True).attachment("h6") == "t3"
 

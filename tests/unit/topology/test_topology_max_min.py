@@ -80,15 +80,15 @@ class TestDefinition:
 class TestErrors:
     """One line that names the field."""
 
-    def test_a_weight_of_zero(self) -> None:
+    def test_a_weight_of_zero_is_refused_by_its_field(self) -> None:
         with pytest.raises(ValueError, match=r"flows\[1\].weight"):
             shares({"l": 1}, [Flow(("l",)), Flow(("l",), weight=0)])
 
-    def test_a_negative_demand(self) -> None:
+    def test_a_negative_demand_is_refused_by_its_field(self) -> None:
         with pytest.raises(ValueError, match=r"flows\[0\].demand"):
             shares({"l": 1}, [Flow(("l",), -1)])
 
-    def test_a_negative_capacity(self) -> None:
+    def test_a_negative_capacity_is_refused_by_its_link(self) -> None:
         with pytest.raises(ValueError, match=r"capacities\[l\]"):
             shares({"l": -1}, [])
 

@@ -32,7 +32,7 @@ from topology.units import (
         (1e9, 1_000_000_000),
     ],
 )
-def test_a_rate_is_read(written: str | float, rate_bps: int) -> None:
+def test_a_rate_in_any_unit_becomes_bits_a_second(written: str | float, rate_bps: int) -> None:
     assert parse_rate(written) == rate_bps
 
 
@@ -76,7 +76,7 @@ def test_a_rate_is_shown_in_its_largest_unit(rate_bps: int, text: str) -> None:
     ("written", "size_bytes"),
     [("1500", 1500), ("1500B", 1500), ("60KB", 60_000), ("64KiB", 65_536), ("4M", 4_000_000), ("0", 0), ("1.5kB", 1500)],
 )
-def test_a_size_is_read(written: str, size_bytes: int) -> None:
+def test_a_size_in_any_unit_becomes_bytes(written: str, size_bytes: int) -> None:
     assert parse_size(written) == size_bytes
 
 
@@ -90,7 +90,7 @@ def test_bits_and_nonsense_are_no_size(written: object) -> None:
     ("written", "duration_ns"),
     [("10ms", 10**7), ("300us", 300_000), ("300 \xb5s", 300_000), ("300\u03bcs", 300_000), ("1.5s", 1_500_000_000), ("0", 0)],
 )
-def test_a_duration_is_read(written: str, duration_ns: int) -> None:
+def test_a_duration_in_any_unit_becomes_nanoseconds(written: str, duration_ns: int) -> None:
     assert parse_duration(written) == duration_ns
 
 

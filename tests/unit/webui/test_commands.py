@@ -101,7 +101,7 @@ def test_a_slice_may_be_what_the_configuration_takes() -> None:
 class TestPolicies:
     """The dashboard offers every policy, also while no coordinator tells which there are."""
 
-    def test_the_server_names_all(self) -> None:
+    def test_the_server_offers_every_policy_that_can_be_made(self) -> None:
         assert tuple(POLICIES) == commands.POLICIES
 
     def test_the_page_has_a_word_about_each(self) -> None:

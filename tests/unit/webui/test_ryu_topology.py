@@ -52,15 +52,15 @@ def ryu_switch(dpid: int, ports: list[Any]) -> dict[str, Any]:
 class TestAsRyu:
     """json.dumps of Ryu's classes and of ours are the same text."""
 
-    def test_switches(self) -> None:
+    def test_switches_are_those_of_ryu_also_with_ids_of_64_bits(self) -> None:
         theirs = [ryu_switch(1, S1), ryu_switch(0xFEDCBA9876543210, S2)]
         assert json.dumps(topology(FABRIC, DOCUMENT).switches) == json.dumps(theirs)
 
-    def test_links_in_both_directions(self) -> None:
+    def test_links_are_those_of_ryu_one_for_each_direction(self) -> None:
         theirs = [switches.Link(S1[1], S2[0]).to_dict(), switches.Link(S2[0], S1[1]).to_dict()]
         assert json.dumps(topology(FABRIC, DOCUMENT).links) == json.dumps(theirs)
 
-    def test_hosts(self) -> None:
+    def test_a_host_is_that_of_ryu_with_all_its_addresses(self) -> None:
         host = switches.Host("02:00:00:00:00:01", S1[0])
         host.ipv4, host.ipv6 = ["10.0.0.1", "10.0.0.11"], ["fd00::1"]
         assert json.dumps(topology(FABRIC, DOCUMENT).hosts) == json.dumps([host.to_dict()])

@@ -104,7 +104,7 @@ class TestConnections:
                 assert sum(where == origin and key not in users for key, where in alive.items()) <= 3
                 assert sum(user == origin for user in users.values()) <= 2
 
-    def test_bounds_are_named(self) -> None:
+    def test_a_bound_of_0_is_refused_by_name(self) -> None:
         with pytest.raises(ValueError, match="user"):
             Connections(each=1, user=0, total=1)
 

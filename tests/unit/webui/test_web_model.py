@@ -250,10 +250,10 @@ class TestLastEventId:
     """What a client says where it was is believed only if it can be."""
 
     @pytest.mark.parametrize("text", ["", "x", "1,2", "-,", "1-1-1,2-2-2", "$,>", "99999999999999999999-1,", None])
-    def test_nonsense_is_nothing(self, text: str | None) -> None:
+    def test_what_is_no_pair_of_ids_is_neither(self, text: str | None) -> None:
         assert ids(text) == (None, None)
 
-    def test_both_ids(self) -> None:
+    def test_either_id_or_both_are_read(self) -> None:
         assert ids("12-0,34-5") == ("12-0", "34-5") and ids(",34-5") == (None, "34-5")
 
 

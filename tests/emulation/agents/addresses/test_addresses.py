@@ -242,7 +242,7 @@ class TestBehindABridge:
 class TestTheLinksSpeed:
     """A virtual interface's number is no link's rate."""
 
-    def test_a_veth_tells_none(self, hosts: Pair) -> None:
+    def test_a_veth_has_no_speed_to_tell(self, hosts: Pair) -> None:
         with inside(hosts.left):
             assert link_speed_bps("eth0") == 0
 

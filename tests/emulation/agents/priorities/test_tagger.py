@@ -165,7 +165,7 @@ class TestShortFlowsShareTheTopQueue:
         assert [wire.dscp(flow.packet(1000)) for _ in range(4)] == [DSCP[0], DSCP[1], DSCP[2], DSCP[2]]
         assert [timeout(wire, flow), timeout(wire, flow)] == [DSCP[2], DSCP[1]]
 
-    def test_a_coflow_does_not(self, wire: Wire) -> None:
+    def test_a_short_flow_of_a_coflow_has_its_coflows_queue(self, wire: Wire) -> None:
         settle(wire, kappa_max=2, short_bytes=3000)
         assert wire.dscp(Flow(next(wire.ports)).packet(1000), CoflowMark(7).encode()) == DSCP[1]
 
@@ -237,7 +237,7 @@ def test_past_its_deadline_a_flow_leaves_the_top_queue(wire: Wire, size: int, af
 class TestEnds:
     """The tagger reports each flow that ended once, with its data."""
 
-    def test_fin(self, wire: Wire) -> None:
+    def test_a_fin_ends_a_flow_with_its_bytes_mark_queue_and_duration(self, wire: Wire) -> None:
         flow, mark = Flow(next(wire.ports), version=6), FlowMark(size_bytes=3000, deadline_ms=900).encode()
         wire.dscp(flow.packet(0, "S"), mark)
         time.sleep(0.02)

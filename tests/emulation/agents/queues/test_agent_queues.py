@@ -327,7 +327,7 @@ def test_segments_that_tcp_sends_again_are_counted_by_destination(wire: Wire) ->
         assert wire.host.flows.lost_segments(16) == 0 and wire.host.flows.lost_segments(17) == 0
 
 
-def test_rate_limits_a_destination(wire: Wire) -> None:
+def test_packets_to_a_destination_with_a_rate_take_their_time(wire: Wire) -> None:
     wire.host.rate(16, 8_000_000)
     began = time.monotonic()
     wire.send(100)
@@ -484,7 +484,7 @@ def test_a_tenant_that_makes_up_sources_takes_few_queues_and_they_go_again(wire:
     assert wire.received() >= 3
 
 
-def test_netlink_refusals_are_errors(wire: Wire) -> None:
+def test_what_the_kernel_refuses_by_netlink_is_an_error(wire: Wire) -> None:
     with inside(wire.pair.left):
         netlink = Netlink()
     from agents.kernel.qdiscs import pfifo

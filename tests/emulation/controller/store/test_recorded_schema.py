@@ -85,7 +85,7 @@ class TestRecorded:
         store.close()
 
     @pytest.mark.usefixtures("recorded")
-    def test_the_commands_show_it(self, server: PrivateRedis) -> None:
+    def test_status_and_doctor_show_a_recorded_store(self, server: PrivateRedis) -> None:
         store = Store(server.url)
         found = collect(store, None)
         store.close()

@@ -55,7 +55,7 @@ class TestTheLease:
         refused = one.renew("a", epoch)
         assert not refused.held and refused.epoch > epoch
 
-    def test_a_renewed_one_lasts(self, server: PrivateRedis) -> None:
+    def test_a_lease_that_is_renewed_stays_with_its_holder(self, server: PrivateRedis) -> None:
         one, two = leases(server, "one", "two")
         epoch = one.acquire("a", 0).epoch
         for _ in range(5):

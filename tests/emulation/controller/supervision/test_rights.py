@@ -290,7 +290,7 @@ class TestWork:
         assert state["coordinator"]["policy"]
         store.close()
 
-    def test_commands_of_root_work(self, site: Site) -> None:
+    def test_root_may_run_status_free_and_coordinate_and_sees_no_password(self, site: Site) -> None:
         words = ("--run-dir", str(site.run_dir))
         for command in ("status", "free", "coordinate"):
             answer = baton(command, *words)

@@ -227,7 +227,7 @@ class TestRefusal:
         assert bench.refused == [cause]
         assert (bench.gates.opened(), bench.part.next_due_ns(), len(bench.gates.log)) == before
 
-    def test_unknown_flows(self) -> None:
+    def test_a_week_with_a_flow_that_the_host_does_not_know_is_refused(self) -> None:
         self.refused(WeekBench(), week(1, MS, (16, 999), (1, 2)), Cause.SCHEDULE)
 
     def test_flows_by_tos_where_there_are_no_queues_for_them(self) -> None:

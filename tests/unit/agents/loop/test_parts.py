@@ -121,7 +121,7 @@ def test_one_that_can_not_be_closed_keeps_no_other_open() -> None:
     assert stuck.heard == ["closed"]
 
 
-def test_all_are_closed_once() -> None:
+def test_parts_that_are_closed_twice_hear_it_once() -> None:
     one = Recorder()
     parts, _ = settled(one)
     parts.close()

@@ -122,7 +122,7 @@ def test_silence_opens_its_gates_and_the_leader_heard_again_shuts_them(world: Wo
     assert world.agent.member and not world.agent.enforcing
 
 
-def test_it_takes_leave(world: World) -> None:
+def test_an_agent_takes_leave_of_a_leader_of_another_version(world: World) -> None:
     world.agent.membership.leave(world.now_ns)
     world.answers()
     assert world.leader.all(LEAVE) and world.leader.epoch == EPOCH

@@ -252,7 +252,7 @@ class TestRates:
 class TestFreedSenders:
     """While slots come, as much of a connection may wait at the gate as twice the largest of them."""
 
-    def test_the_largest_slot_decides(self) -> None:
+    def test_twice_the_largest_of_three_slots_may_wait_and_nothing_elsewhere(self) -> None:
         bench = Bench(16, 17)
         for slot, size in enumerate((15_140, 60_560, 3028)):
             bench.grant(16, slot, slot * MS, (slot + 1) * MS, size)
@@ -260,7 +260,7 @@ class TestFreedSenders:
         assert bench.gates.at(16).outstanding == 2 * 60_560
         assert bench.gates.at(17).outstanding == 0
 
-    def test_a_rate_frees_none(self) -> None:
+    def test_with_a_rate_nothing_more_may_wait(self) -> None:
         """Where the gate never closes, the host's queue holds the sender back as it does without Baton."""
         bench = Bench(16)
         bench.grant(16, 1, 0, MS, 15_140)

@@ -352,7 +352,7 @@ class TestTermination:
         run(chosen, flows, others=1, until_us=70_000)
         assert any(flow.given_up for flow in flows)
 
-    def test_never_gives_up_nothing(self) -> None:
+    def test_without_termination_hopeless_flows_are_not_given_up(self) -> None:
         flows = [Deadline(*each) for each in self.HOPELESS]
         run(McpSettings(link_bps=LINK_BPS), flows, others=1, until_us=70_000)
         assert not any(flow.given_up for flow in flows)

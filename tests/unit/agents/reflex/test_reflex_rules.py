@@ -223,7 +223,7 @@ class TestDays:
         bench.rules.block(Rule.PAUSE, [3])
         assert bench.part.next_steps() == ()
 
-    def test_lateness_is_the_reflexs(self) -> None:
+    def test_a_steps_lateness_is_when_the_reflex_took_it_not_when_python_heard(self) -> None:
         bench = WeekBench()
         bench.say(week(1, MS, NODES[:1], [1, 1]))
         bench.to(MS - 1)

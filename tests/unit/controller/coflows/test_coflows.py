@@ -258,7 +258,7 @@ class TestLimits:
         found = service_limits.best_first(mixed, 10)
         assert found is not None and 700_000 <= found <= 2 * MB
 
-    def test_few_sizes_tell_nothing(self) -> None:
+    def test_too_few_sizes_give_no_limit(self) -> None:
         assert service_limits.best_first([5.0] * (service_limits.LEAST - 1), 10) is None
 
     def test_one_class_is_first_in_first_out_as_pollaczek_and_khinchine_say(self) -> None:

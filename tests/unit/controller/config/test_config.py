@@ -83,7 +83,7 @@ class TestAGoodFile:
         assert (coordinator.mice_bytes, coordinator.mice_rate_bps) == (65_536, 2_000_000)
         assert coordinator.store == "unix:///s"
 
-    def test_none_means_none(self, write: Write) -> None:
+    def test_a_field_that_says_none_has_no_value(self, write: Write) -> None:
         loaded = reading.load(write(WHOLE)).coordinator
         assert loaded is not None and loaded.realtime_priority is None and loaded.netns is None
 

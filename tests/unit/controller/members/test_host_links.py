@@ -64,7 +64,7 @@ class World:
 class TestAMember:
     """Its own link and addresses."""
 
-    def test_all_is_well(self) -> None:
+    def test_a_link_that_receives_what_is_addressed_to_it_has_no_warning(self) -> None:
         world = World()
         assert [world.link(16, own=1000 * MBIT, received=90, unclassified=1) for _ in range(3)] == [[], [], []]
 
@@ -145,7 +145,7 @@ class TestHostsWithoutAnAgent:
     def test_members_quiet_hosts_and_the_coordinator_are_not(self) -> None:
         assert not World().ports(SECOND, h1=90, h2=90, h3=0, c=50)
 
-    def test_the_list_is_bounded(self) -> None:
+    def test_of_many_hosts_the_first_are_listed_and_the_others_counted(self) -> None:
         world = World()
         names = [f"x{number}" for number in range(20)]
         world.part.documents["fabric"]({"fabric": {"hosts": [{"name": name} for name in names]}}, 0)

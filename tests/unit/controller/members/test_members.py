@@ -135,7 +135,7 @@ class TestReservedIds:
         ]
         assert ids == [22, 21, 17, 23]
 
-    def test_nothing_reserved_changes_nothing(self) -> None:
+    def test_without_reserved_ids_the_first_host_has_the_first_id(self) -> None:
         members = Members()
         members.reserve({})
         assert members.register(b"\x02\0\0\0\0\x01", "h", 1, (), "tbf", "1", 0).node == 16

@@ -51,7 +51,7 @@ def connected(datapaths: dict[int, SimpleNamespace]) -> Discovery:
 class TestOpenFlow:
     """What a switch says when it connects, or when a port changes."""
 
-    def test_a_port(self) -> None:
+    def test_control_characters_in_a_ports_name_are_replaced(self) -> None:
         made = datapath(described("p1\x1b[2J\n", 1))
         assert next(codec.ports(made)).name == "p1?[2J?"
 
@@ -126,15 +126,15 @@ class TestOpenFlow:
 class TestOtherSources:
     """SNMP, OVSDB, Linux bridges, and the fabric's file."""
 
-    def test_snmp(self) -> None:
+    def test_control_characters_in_a_name_by_snmp_are_replaced(self) -> None:
         found = port_states("s1", tables(IF_NAME={(11,): b"p\x1b1\n"}))
         assert {state.port for state in found} == {"p?1?"}
 
-    def test_ovsdb(self) -> None:
+    def test_control_characters_in_a_name_by_ovsdb_are_replaced(self) -> None:
         found = parse_ovsdb(ovsdb({}, {"p\x1b1": ({}, {}, "up")}))
         assert {state.port for state in found} == {"p?1"}
 
-    def test_linux_bridges(self) -> None:
+    def test_control_characters_in_names_of_linux_bridges_and_ports_are_replaced(self) -> None:
         port = {"master": "b\x1b0", "ifname": "p\n1", "state": "forwarding", "flags": ["LOWER_UP"]}
         (found,) = parse_bridges(json.dumps([port]))
         assert (found.switch, found.port) == ("b?0", "p?1")

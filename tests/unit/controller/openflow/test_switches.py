@@ -297,7 +297,7 @@ class TestOneDatapathId:
         old.unreplied_echo_requests = list(range(owes))
         assert switches.has_rival(new) is says and not old.is_closed
 
-    def test_the_first_has_none(self, fabric: Fabric) -> None:
+    def test_the_first_with_an_id_has_no_rival_also_after_it_has_gone(self, fabric: Fabric) -> None:
         old = fabric.switches._datapaths[DPID]
         old.ports = self.ports(1)
         assert not fabric.switches.has_rival(old)

@@ -130,7 +130,7 @@ class TestTelling:
         assert len([week for _, week in told if not week.flows]) == 2
         assert policy.next_event_ns() is None
 
-    def test_retiring_frees_all(self) -> None:
+    def test_a_policy_that_retires_frees_every_flow_once(self) -> None:
         policy = made({(FIRST, FIRST + 1)})
         policy.plan(now_ns=0, horizon_ns=LEAD)
         assert [(node, week.flows) for node, week in policy.retire(now_ns=MS).weeks] == [(FIRST, ())]

@@ -128,7 +128,7 @@ class TestTraffic:
         assert flows[one - 3 : one + 4] == pytest.approx([0, 1, 1, 1, 1, 1, 0], abs=1e-6)
         assert flows[:4] == pytest.approx([6, 2, 2, 0], abs=1e-6) and finished[-1] == pytest.approx(1_015)
 
-    def test_older_periods_fade(self) -> None:
+    def test_older_periods_count_less_with_the_same_loads(self) -> None:
         counts = FlowCounts.of(reported(flows(3, 1000, 1000)))
         assert counts.faded().flows.sum() == pytest.approx(1000 * MEMORY)
         assert counts.faded().loads() == pytest.approx(counts.loads())

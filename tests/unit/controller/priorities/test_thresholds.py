@@ -109,7 +109,7 @@ class TestOptimise:
         larger = Thresholds(*(tuple(math.ceil(float(cut) * factor) for cut in cuts) for cuts in (small.beta, small.alpha)))
         assert scaled.mean_fct(larger) == pytest.approx(large.value, rel=1e-2)
 
-    def test_more_bands_never_cost(self) -> None:
+    def test_more_bands_never_make_flows_take_longer(self) -> None:
         sizes = cdfs.load("web_search")
         traffic = Traffic(0.2, 0.3, 0.3, sizes, sizes)
         values = [optimise(traffic, count).value for count in range(1, 9)]

@@ -169,7 +169,7 @@ class TestAddresses:
             ("[::1]:1161", ("::1", 1161)),
         ],
     )
-    def test_it_is_taken_apart(self, text: str, wanted: tuple[str, int]) -> None:
+    def test_an_address_is_parted_into_host_and_port_161_by_default(self, text: str, wanted: tuple[str, int]) -> None:
         assert split_address(text) == wanted
 
     @given(st.sampled_from(["", ":161", "a:0", "a:65536", "a:b", "::1", "[::1]x", "a b"]))

@@ -44,7 +44,7 @@ class TestCheck:
         assert check(url) == url
 
     @pytest.mark.parametrize("url", ["http://x", "nonsense", "", "redis:///", "unix://", "redis+sentinel://x"])
-    def test_another_is_refused(self, url: str) -> None:
+    def test_a_url_that_is_of_no_redis_is_refused(self, url: str) -> None:
         with pytest.raises(ValueError, match=r"."):
             check(url)
 

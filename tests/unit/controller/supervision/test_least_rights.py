@@ -190,7 +190,7 @@ class TestRunDirectories:
         assert runstate.command("down", runstate.DEFAULT_RUN_DIR) == "baton down"
         assert runstate.command("down", Path("/run/two")) == "baton down --run-dir /run/two"
 
-    def test_a_file_is_none(self, tmp_path: Path) -> None:
+    def test_a_file_in_place_of_a_run_directory_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run").write_text("")
         with pytest.raises(preflight.CannotStart, match=r"run_dir: .*run can't be made"):
             preflight.claim_run_dir(tmp_path / "run")

@@ -100,7 +100,7 @@ class TestTokens:
 class TestTheCommands:
     """`baton user` and `baton token`."""
 
-    def test_add_list_remove(self, file: Path) -> None:
+    def test_a_user_who_is_added_is_listed_until_removed(self, file: Path) -> None:
         assert run("user", "add", "ann", "--password-stdin", "--file", str(file), given=PASSWORD + "\n")[0] == 0
         assert run("user", "list", "--file", str(file))[1].startswith("ann\t")
         assert run("user", "remove", "ann", "--file", str(file))[0] == 0

@@ -71,7 +71,7 @@ class TestLimits:
         assert {answer.status_code for answer in answers[:20]} == {401}
         assert answers[20].status_code == 429 and int(answers[20].headers["Retry-After"]) >= 1
 
-    def test_who_waits_gets_in(self, site: Site) -> None:
+    def test_after_too_many_wrong_passwords_the_right_one_works_two_minutes_later(self, site: Site) -> None:
         client = site.client()
         while log_in(client, "wrong").status_code == 401:
             pass

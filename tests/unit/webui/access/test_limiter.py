@@ -48,6 +48,6 @@ class TestLimiter:
         assert len(limiter) <= 10
         assert limiter.wait_ns("admin", now_ns=0) > 0
 
-    def test_bounds_are_named(self) -> None:
+    def test_a_burst_of_0_is_refused_by_name(self) -> None:
         with pytest.raises(ValueError, match="burst"):
             Limiter(burst=0, refill_ns=1)

@@ -68,7 +68,7 @@ class TestFlows:
     """An entry is read as it was written."""
 
     @given(flows())
-    def test_whatever_it_is(self, flow: Flow) -> None:
+    def test_any_entry_that_baton_writes_is_read_as_it_was_written(self, flow: Flow) -> None:
         (told,) = held(Change({}, (), (flow,))).flows.told(*OURS)
         assert entries.flow(Raw(told)) == flow
 
@@ -100,7 +100,7 @@ class TestFlows:
 class TestHosts:
     """The hosts that a table lets in are those that it was made for."""
 
-    def test_they_are_found_again(self) -> None:
+    def test_the_hosts_for_which_tables_were_made_are_found_in_them(self) -> None:
         found = {host.mac: host for dpid, table in tables(VIEW, TREE).items() for host in hosts(dpid, table)}
         assert found == VIEW.hosts
 

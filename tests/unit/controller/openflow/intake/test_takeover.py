@@ -159,7 +159,7 @@ class TestHosts:
         takeover.joining(0)
         return takeover
 
-    def test_all_are_found(self) -> None:
+    def test_all_hosts_of_the_fabric_are_found_in_its_switches_tables(self) -> None:
         assert {host.mac: host for host in self.takeover().hosts(VIEW)} == VIEW.hosts
 
     def test_an_address_that_two_switches_claim_is_nobodys(self) -> None:
