@@ -225,3 +225,23 @@ def test_buckets_are_bounded() -> None:
     assert all(rates.take(key, SECOND) for key in range(MOST_BUCKETS))
     assert not rates.take(MOST_BUCKETS, SECOND)
     assert rates.take(MOST_BUCKETS, 10 * SECOND) and len(rates._full_ns) == 1
+
+
+def test_a_guest_that_has_a_bucket_is_served_while_there_is_room_for_no_other() -> None:
+    rates = Rates()
+    assert all(rates.take(key, SECOND) for key in range(MOST_BUCKETS))
+    assert rates.take(0, SECOND)
+
+
+def test_a_bucket_makes_room_as_soon_as_it_is_full_again() -> None:
+    rates, full_ns = Rates(), SECOND + SECOND // PER_SECOND
+    assert all(rates.take(key, SECOND) for key in range(MOST_BUCKETS))
+    assert not rates.take(MOST_BUCKETS, full_ns - 1)
+    assert rates.take(MOST_BUCKETS, full_ns)
+
+
+def test_a_guest_that_asked_for_nothing_for_long_may_ask_as_often_as_a_new_one() -> None:
+    rates = Rates()
+    rates.take(1, SECOND)
+    for key in (1, 2):
+        assert sum(rates.take(key, 100 * SECOND) for _ in range(2 * BURST)) == BURST

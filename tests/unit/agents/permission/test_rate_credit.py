@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.permission.rate_credit import LEAST_PART, REPAY_NS, RateCredit
+from agents.permission.rate_credit import AGAIN_NS, LEAST_PART, REPAY_NS, RateCredit
+from protocol.units import FRAME_BYTES, SECOND_NS
 from protocol.units import MILLISECOND_NS as MS
-from protocol.units import SECOND_NS
 
 MBIT = 1_000_000
 
@@ -109,6 +109,36 @@ def test_what_was_not_used_is_not_kept_beyond_a_bucket() -> None:
     owed = 20 * bucket_of(50 * MBIT)
     changed = credit.change(40 * MBIT, bucket_of(40 * MBIT), owed, SECOND_NS + MS)
     assert changed is not None and changed < 40 * MBIT
+
+
+def test_what_was_sent_too_much_counts_as_six_milliseconds_at_the_rate_at_most() -> None:
+    credit = RateCredit(100 * MBIT, bucket_of(100 * MBIT), 0, 0)
+    assert credit.change(101 * MBIT, bucket_of(101 * MBIT), 10**9, 0) == 101 * MBIT // LEAST_PART
+    assert credit.whole_ns is not None and credit.whole_ns < 1.5 * REPAY_NS
+
+
+def test_a_rate_that_is_renewed_is_set_anew_once_half_a_bucket_is_saved_up() -> None:
+    rate_bps, bucket = 100 * MBIT, bucket_of(100 * MBIT)
+    for spent, is_set in ((bucket // 2 - 1, True), (bucket // 2 + 1, False)):
+        credit = RateCredit(rate_bps, bucket, 0, 0)
+        assert (credit.change(rate_bps, bucket, spent, 0) is not None) is is_set
+
+
+def test_a_gate_is_whole_when_it_has_saved_what_is_owed_a_bucket_and_a_packet() -> None:
+    credit, bucket = RateCredit(100 * MBIT, bucket_of(100 * MBIT), 0, 0), bucket_of(50 * MBIT)
+    gate_bps = credit.change(50 * MBIT, bucket, bucket_of(100 * MBIT), 0)  # the first bucket was used up
+    assert gate_bps is not None and credit.whole_ns is not None
+    saved = (50 * MBIT - gate_bps) * credit.whole_ns / 8 / SECOND_NS
+    assert abs(saved - (2 * bucket + FRAME_BYTES)) < 1
+
+
+def test_a_gate_is_looked_at_again_after_a_millisecond_at_the_earliest() -> None:
+    """At 10 Gb/s half a bucket is saved up within 0.3 ms."""
+    rate_bps, bucket = 10_000 * MBIT, bucket_of(10_000 * MBIT)
+    credit, now_ns = RateCredit(rate_bps - 1, bucket, 0, 0), REPAY_NS + 200_000
+    credit.change(rate_bps, bucket, 10**9, 0)
+    assert credit.change(rate_bps, bucket, 10**9, now_ns) is None
+    assert credit.whole_ns == now_ns + AGAIN_NS
 
 
 @given(

@@ -189,6 +189,35 @@ class TestOthers:
         assert fabric.answers(both, 3, int(nodes[0])) and fabric.answers(both, 4, int(nodes[1]))
 
 
+    def test_a_host_may_have_the_address_that_an_older_key_of_its_own_reserves(self) -> None:
+        fabric = Fabric()
+        fabric.leader.take([told(known((MASTER.enroll("h1"), (mac(3).hex(":"),))))], 0)
+        assert isinstance(fabric.join(ONE, 3), int) and fabric.names() == {mac(3): "h1"}
+
+    def test_registering_anew_at_the_same_address_does_not_put_off_a_move(self) -> None:
+        fabric = Fabric()
+        for _ in range(2):
+            assert isinstance(fabric.join(ONE, 1), int)
+            fabric.now_ns += MOVE_NS - 2_000_000
+        assert isinstance(fabric.join(ONE, 2), int) and fabric.names() == {mac(2): "h1"}
+
+    def test_a_move_is_refused_until_a_second_is_over_and_then_allowed(self) -> None:
+        fabric = Fabric()
+        fabric.join(ONE, 1)
+        fabric.now_ns += MOVE_NS - 2_000_000
+        assert "moment ago" in str(fabric.join(ONE, 2)) and isinstance(fabric.join(ONE, 2), int)
+
+    def test_a_host_that_moves_takes_nothing_from_who_has_its_old_address_now(self) -> None:
+        fabric = Fabric()
+        node = fabric.join(ONE, 1)
+        assert isinstance(node, int)
+        fabric.hear(ONE, 1, Leave("moved"), node)
+        other = fabric.join(TWO, 1)
+        fabric.now_ns += MOVE_NS
+        assert isinstance(fabric.join(ONE, 2), int)
+        assert fabric.names() == {mac(1): "h2", mac(2): "h1"} and fabric.answers(TWO, 1, int(other))
+
+
 class TestRevoked:
     """A key that is revoked ends what it was good for."""
 
@@ -237,6 +266,15 @@ class TestRevoked:
             fabric.leader.admission.look(now_ns)
         assert any("damaged" in line for line in fabric.leader.admission.warnings())
         assert fabric.join(ONE, 1) == "no answer", "and what is known stays known"
+        (tmp_path / "key.hosts").write_text("{}")
+        fabric.leader.admission.look(5)
+        assert not fabric.leader.admission.warnings(), "it was mended"
+
+    def test_a_store_that_knows_all_is_told_nothing(self) -> None:
+        fabric, enrolments = Fabric(), known((ONE, ()))
+        for _ in range(2):
+            fabric.leader.take([told(enrolments)], 0)
+        assert not [line for line in fabric.bridge.lines if "hosts" in line]
 
 
 class TestSharedKey:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
 from controller.members.registry import FIRST_NODE
-from controller.scheduling.foresight import GIVEN_BACK, LOOK_NS, MANY, SLICES, Foresight
+from controller.scheduling.foresight import GIVEN_BACK, LONGEST_NS, LOOK_NS, MANY, SLICES, Foresight
 from protocol.messages import Backlog, Grant
 
 MS, SECOND_NS = 10**6, 10**9
@@ -26,8 +26,8 @@ def planned(slots_a_second: int, given_back: float) -> int:
 @pytest.mark.parametrize(
     ("slots_a_second", "given_back", "slices"),
     [
-        (2 * MANY, 0.0, SLICES), (2 * MANY, GIVEN_BACK / 2, SLICES), (2 * MANY, 2 * GIVEN_BACK, 0), (MANY // 2, 0.0, 0),
-        (0, 0.0, 0),
+        (2 * MANY, 0.0, SLICES), (2 * MANY, GIVEN_BACK, SLICES), (2 * MANY, 2 * GIVEN_BACK, 0), (MANY + 100, 0.0, SLICES),
+        (MANY, 0.0, 0), (0, 0.0, 0),
     ],
 )  # fmt: skip
 def test_only_many_slots_that_are_used_up_are_planned_farther_ahead(
@@ -43,6 +43,18 @@ def test_a_plan_farther_ahead_is_made_once_and_not_anew_with_each_message() -> N
     assert far_ns == 2 * SECOND_NS + SLICES * SLICE_NS
     assert foresight.horizon_ns(2 * SECOND_NS + MS, SLICE_NS, slots=10**6, yields=0) == far_ns
     assert foresight.horizon_ns(far_ns, SLICE_NS, slots=10**6, yields=0) == far_ns + SLICES * SLICE_NS
+
+
+def test_it_looks_every_tenth_of_a_second_at_what_was_granted_and_given_back_since() -> None:
+    foresight = Foresight()
+    foresight.horizon_ns(SECOND_NS, SLICE_NS, slots=10**6, yields=10**6)
+    now_ns = SECOND_NS + LOOK_NS
+    assert foresight.horizon_ns(now_ns - 1, SLICE_NS, slots=2 * 10**6, yields=10**6) == now_ns - 1
+    assert foresight.horizon_ns(now_ns, SLICE_NS, slots=2 * 10**6, yields=10**6) == now_ns + SLICES * SLICE_NS
+
+
+def test_slots_of_long_slices_are_planned_at_most_40_ms_ahead() -> None:
+    assert Foresight().horizon_ns(SECOND_NS, 30 * MS, slots=10**6, yields=0) == SECOND_NS + LONGEST_NS == SECOND_NS + 40 * MS
 
 
 def grants_a_directive(hosts: int) -> float:

@@ -51,6 +51,7 @@ class Looks:
         (BUSY, LOOKS, 2 * MANY, 2), (BUSY, 2 * LOOKS, 2 * MANY, 4), (BUSIEST, LOOKS, 2 * MANY, 4), (1.0, 100, 2 * MANY, 16),
         (BUSY - 0.01, 100, 2 * MANY, 1),
         (1.0, 100, MANY - 1, 1),  # by something else
+        (1.0, LOOKS, MANY, 4),
     ],
 )  # fmt: skip
 def test_slots_become_longer_where_the_loop_is_busy_with_many_of_them(busy: float, looks: int, slots: int, wanted: int) -> None:
@@ -69,6 +70,29 @@ def test_slots_become_longer_where_plans_are_late_by_a_part_of_a_slot_though_the
 
 def test_slots_of_a_long_slice_stay_as_they_are() -> None:
     assert Looks(LONGEST_NS // 2 + 1).look(1.0, 100) == 1
+    assert Looks(LONGEST_NS // 2).look(1.0, 100) == 2
+
+
+def test_a_loop_that_is_busy_now_and_then_changes_nothing() -> None:
+    looks = Looks()
+    for _ in range(9):
+        assert looks.look(1.0, LOOKS - 1) == 1 and looks.look(0.2) == 1
+
+
+def test_a_busy_moment_begins_the_wait_for_shorter_slots_anew() -> None:
+    looks, calm = Looks(), CALM_NS // LOOK_NS
+    looks.look(BUSY, LOOKS)
+    assert looks.look(0.0, calm) == 2
+    assert looks.look(BUSY) == 2 and looks.look(0.0, calm) == 2
+    assert looks.look(0.0) == 1
+
+
+def test_the_wait_doubles_once_for_each_time_that_slots_were_shortened_too_early() -> None:
+    looks, calm = Looks(), CALM_NS // LOOK_NS
+    looks.look(BUSY, LOOKS)
+    looks.look(0.0, calm + 1)
+    assert looks.look(BUSY, 3 * LOOKS) == 8
+    assert looks.look(0.0, 2 * calm) == 8 and looks.look(0.0) == 4
 
 
 def test_they_become_shorter_one_step_at_a_time_when_the_loop_was_idle_for_long_enough() -> None:
@@ -168,6 +192,23 @@ def test_without_slices_or_without_a_loop_nothing_happens(slice_ns: int | None, 
     part = Part(policy, looped=looped)
     part.look(10)
     assert policy.slices == 1 and not part.told and not part.part.warnings()
+
+
+def test_slots_that_were_granted_long_ago_do_not_count() -> None:
+    policy = Policy()
+    part = Part(policy)
+    part.slots = 10**9
+    for now_ns in range(0, 20 * LOOK_NS, LOOK_NS):
+        part.part.look(now_ns)
+    assert policy.slices == 1
+
+
+def test_a_look_at_the_same_instant_as_the_last_changes_nothing() -> None:
+    policy = Policy()
+    part = Part(policy)
+    for _ in range(20):
+        part.part.look(LOOK_NS)
+    assert policy.slices == 1 and not part.told
 
 
 def lengths(lines: Lines) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webui.access.limiter import Limiter
+from webui.access.limiter import LOOKED_AT, Limiter
 
 SECOND = 1_000_000_000
 
@@ -47,6 +47,20 @@ class TestLimiter:
             limiter.wait_ns(str(number), now_ns=0)
         assert len(limiter) <= 10
         assert limiter.wait_ns("admin", now_ns=0) > 0
+
+    def test_a_name_that_was_tried_lately_is_kept_though_it_came_first_and_has_most_left(self) -> None:
+        limiter = Limiter(burst=3, refill_ns=SECOND, kept=LOOKED_AT + 1)
+        limiter.wait_ns("first", now_ns=0)
+        for name in map(str, range(LOOKED_AT)):
+            assert [limiter.wait_ns(name, now_ns=0) for _ in range(3)] == [0, 0, 0]
+        limiter.wait_ns("first", now_ns=0)
+        limiter.wait_ns("another", now_ns=0)
+        assert [limiter.wait_ns("first", now_ns=0) for _ in range(2)] == [0, SECOND]
+
+    def test_a_name_that_was_not_tried_for_long_has_a_burst_and_no_more(self) -> None:
+        limiter = Limiter(burst=3, refill_ns=SECOND)
+        limiter.wait_ns("a", now_ns=0)
+        assert [limiter.wait_ns("a", now_ns=100 * SECOND) for _ in range(4)] == [0, 0, 0, SECOND]
 
     def test_a_burst_of_0_is_refused_by_name(self) -> None:
         with pytest.raises(ValueError, match="burst"):

@@ -42,7 +42,19 @@ def test_a_full_link_may_drop() -> None:
     assert Watched().lines(*[(95, 90)] * 9, believed=Capacity(100 * MBIT, PORT_SPEED)) == []
 
 
+def test_a_link_may_drop_from_nine_tenths_of_what_it_is_believed_to_carry_on() -> None:
+    believed = Capacity(100 * MBIT, PORT_SPEED)
+    assert Watched().lines(*[(90, 9)] * 9, believed=believed) == []
+    assert len(Watched().lines(*[(89, 9)] * 9, believed=believed)) == 1
+
+
+def test_it_is_named_at_the_third_reading_in_a_row() -> None:
+    watched = Watched()
+    assert watched.lines((150, 9), (150, 9), (9_500, 9), (150, 9), (150, 9)) == [], "it was full in between"
+    assert len(watched.lines((150, 9))) == 1
+
+
 def test_after_ten_quiet_seconds_the_next_episode_is_told() -> None:
     watched = Watched()
     assert len(watched.lines(*[(150, 9)] * 5, *[(150, 0)] * 9, *[(150, 9)] * 5)) == 1
-    assert len(watched.lines(*[(150, 0)] * 11, *[(150, 9)] * 5)) == 1
+    assert len(watched.lines(*[(150, 0)] * 10, *[(150, 9)] * 5)) == 1

@@ -89,3 +89,36 @@ def test_a_link_that_is_read_no_more_is_given_back() -> None:
 
 def test_members_keep_something_of_a_link_that_others_fill() -> None:
     assert Readings().read(*[reading(100, 0, 400)] * 9) <= 95
+
+
+def test_a_full_link_is_relieved_only_where_it_carries_half_a_percent_more_than_members_sent() -> None:
+    assert Readings().read(*[reading(100, 99.6, 30)] * 2) == 0
+    assert Readings().read(*[reading(100, 99.5, 30)] * 2) == 30
+
+
+def test_a_link_is_full_from_97_percent_on() -> None:
+    assert Readings().read(*[reading(97, 90, 30)] * 2) == 30
+    assert Readings().read(*[reading(96.9, 90, 30)] * 2) == 7
+
+
+def test_others_are_taken_off_from_two_percent_of_the_link_on() -> None:
+    assert Readings().read(*[reading(80, 78, 9)] * 2) == 2
+
+
+def test_what_others_take_less_is_given_back_by_two_percent_at_least() -> None:
+    for less, left in ((29, 30), (28, 28)):
+        readings = Readings()
+        readings.read(*[reading(90, 60, 30)] * 4)
+        assert readings.read(*[reading(90, 90 - less, 30)] * 6) == left
+
+
+def test_a_link_that_becomes_faster_is_measured_by_its_new_capacity() -> None:
+    readings = Readings()
+    assert readings.read(*[reading(60, 50, 10)] * 2) == 10
+    assert readings.read(*[reading(60, 50, 10, capacity=1000)] * 2) == 0
+
+
+def test_a_link_without_others_is_forgotten() -> None:
+    readings = Readings()
+    readings.read(*[reading(90, 60, 30)] * 4, *[reading(60, 60, 0)] * 9)
+    assert not readings.unmanaged._tracks
