@@ -9,6 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulation.measuring.confidence import (
+    MAX_LATE_SLOTS,
+    MAX_LATE_START_NS,
+    MAX_LINK_ERROR,
+    MAX_OVERRUNS,
+    MAX_PROCESS_WAIT,
     Bound,
     Disturbance,
     Level,
@@ -20,7 +25,7 @@ from emulation.measuring.confidence import (
     sure,
     together,
 )
-from emulation.measuring.fidelity import Fidelity, process_name
+from emulation.measuring.fidelity import MAX_LATE_P99_NS, MAX_STEAL, MAX_SWITCH_WAIT, MIN_IDLE, Fidelity, process_name
 
 MS = 1_000_000
 SECOND_NS = 10**9
@@ -81,6 +86,42 @@ class TestLevels:
         told = judge(virtual, more=(Disturbance("the capture lost 3 packets", 0.1),))
         assert told.level is Level.INDICATIVE
         assert judge(virtual, duration_ns=SECOND_NS, slots=10, late_slots=9, frames=1).level is Level.EXACT
+
+    @pytest.mark.parametrize(
+        ("fidelity", "observed"),
+        [
+            (Fidelity(0.4, MAX_STEAL, (50_000,) * 9, 2), {}),
+            (Fidelity(0.4, 0.0, (MAX_LATE_P99_NS,) * 9, 2), {}),
+            (Fidelity(MIN_IDLE, 0.0, (50_000,) * 9, 2), {}),
+            (QUIET, {"switch_wait_ns": round(MAX_SWITCH_WAIT * SECOND_NS)}),
+            (QUIET, {"overruns": 1, "frames": round(1 / MAX_OVERRUNS)}),
+            (QUIET, {"slots": 100, "late_slots": round(100 * MAX_LATE_SLOTS)}),
+            (QUIET, {"late_start_ns": MAX_LATE_START_NS}),
+            (QUIET, {"waits": {"an agent (7)": round(MAX_PROCESS_WAIT * SECOND_NS)}}),
+            (QUIET, {"links": {"s1-h6": MAX_LINK_ERROR}}),
+        ],
+    )
+    def test_what_is_just_at_its_limit_leaves_figures_good(self, fidelity: Fidelity, observed: dict[str, Any]) -> None:
+        assert judge(fidelity, duration_ns=SECOND_NS, **observed).level is Level.GOOD
+
+    def test_timers_that_are_a_little_later_than_the_limit_at_p99_make_figures_indicative(self) -> None:
+        late_ns = (50_000,) * 90 + (MAX_LATE_P99_NS + 1,) * 10
+        assert judge(Fidelity(0.4, 0.0, late_ns, 2)).level is Level.INDICATIVE
+
+    def test_what_disturbed_one_percent_of_the_time_is_told_though_figures_stay_good(self) -> None:
+        for late, is_told in ((1, True), (0.5, False)):
+            found = judge(QUIET, duration_ns=SECOND_NS, switch_wait_ns=round(late * 10 * MS)).to_dict()
+            assert (found["level"], bool(found["disturbed"])) == ("good", is_told)
+
+    def test_exactly_half_of_the_time_disturbed_is_not_yet_poor(self) -> None:
+        assert judge(QUIET, duration_ns=SECOND_NS, switch_wait_ns=SECOND_NS // 2).level is Level.INDICATIVE
+
+    def test_processor_time_that_the_host_took_may_have_disturbed_each_processor_at_another_time(self) -> None:
+        assert judge(Fidelity(0.4, 0.06, (), 4)).share == pytest.approx(0.24)
+
+    def test_frames_that_the_switch_lost_count_as_the_goodput_that_each_costs(self) -> None:
+        assert judge(QUIET, overruns=2, frames=1_000, frames_each=10).share == pytest.approx(0.02)
+        assert judge(QUIET, overruns=2, frames=0).share == 1.0, "all that came"
 
     def test_a_polling_agent_is_no_disturbance(self) -> None:
         assert judge(Fidelity(0.0, 0.0, (50_000,) * 9), duration_ns=SECOND_NS, busy=True).level is Level.GOOD
@@ -147,6 +188,15 @@ class TestConclusions:
         exact = {"confidence": judge(Fidelity(0, 0, (), 1, True)).to_dict()}
         found = together({"a": exact, "b": exact})
         assert found["level"] == "exact" and not found["disturbed"]
+
+    def test_a_good_runs_small_disturbances_are_none_of_several_runs(self) -> None:
+        good, bad = self.run(90, switch_wait_ns=10 * MS), self.run(80, switch_wait_ns=50 * MS)
+        assert good["confidence"]["disturbed"]
+        assert [text.split(":")[0] for text in together({"first": good, "second": bad})["disturbed"]] == ["second"]
+
+    def test_runs_together_are_off_by_the_most_that_one_of_them_is(self) -> None:
+        parts = {str(wait): self.run(80, switch_wait_ns=wait * MS) for wait in (30, 50, 40)}
+        assert together(parts)["bounds"] == {"goodput_share": 0.05, "wait_ms": 50.0}
 
     def test_no_run_at_all_is_poor(self) -> None:
         assert together({})["level"] == "poor"

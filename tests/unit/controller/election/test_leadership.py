@@ -73,3 +73,71 @@ def test_of_two_leaders_of_one_epoch_one_stands_down() -> None:
     one.twin(HIGH, LOW, 3)
     other.twin(LOW, HIGH, 3)
     assert not one.epoch and other.epoch == 7 and "another leader of epoch 7" in one.election.why
+
+
+class Bridge:
+    """Takes what is for the store."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, value: dict[str, Any]) -> bool:
+        self.lines.append(value)
+        return True
+
+
+def test_a_leader_that_stood_down_tells_why_and_how_many_frames_it_did_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.election.leadership.time.monotonic_ns", lambda: 15 * 10**8)
+    leads, bridge = leader(7), Bridge()
+    for _ in range(2):
+        assert not leads.may_speak()
+    leads.twin(HIGH, LOW, 15 * 10**8)
+    leads.end_term(cast(Any, bridge))
+    text = "stood down: another leader of epoch 7 speaks on the fabric; 2 frames were not sent"
+    assert bridge.lines == [{"leads": 0}, {"event": ["leader", "warning", text]}]
+    assert leads.withheld == 0, "the next term counts anew"
+
+
+def test_a_leader_whose_loop_ended_for_another_reason_tells_nothing() -> None:
+    leads, bridge = leader(7), Bridge()
+    leads.end_term(cast(Any, bridge))
+    assert bridge.lines == [] and leads.epoch == 7
+
+
+def test_an_elector_that_ended_ends_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = leader(7)
+    monkeypatch.setattr(leads.lines, "read", lambda: None)
+    assert not leads.read(3) and not leads.epoch and leads.election.why == "the elector has ended"
+
+
+def test_why_the_store_gives_no_lease_is_known_until_it_gives_one() -> None:
+    made = Leadership(Election(lease_ns=10**9, heard_ns=10**8), cast(Any, Lines(7)))
+    lines = cast(Any, made.lines)
+    made.turn(1)
+    lines.answers = [{"term": 0, "away": "too few", "refused": "too few replicas"}, {"term": 0, "away": "no answer"}]
+    made.read(2)
+    assert made.refused == "too few replicas"
+    lines.answers = [{"term": made.election.term, "answer": [False, 0, "", 0]}]
+    made.read(3)
+    assert made.refused == ""
+
+
+def test_the_last_epoch_that_exists_is_one_and_the_next_is_not() -> None:
+    assert leader(LAST_EPOCH).epoch == LAST_EPOCH and not leader(LAST_EPOCH + 1).epoch
+
+
+def test_a_resumed_lease_that_runs_out_again_is_told_with_the_frames_of_that_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [3]
+    monkeypatch.setattr("controller.election.leadership.time.monotonic_ns", lambda: now[0])
+    leads = leader(7)
+    lines = cast(Any, leads.lines)
+    for round_ in (1, 2):
+        lines.answers = []
+        now[0] += 15 * 10**8
+        leads.serve(readable=True)
+        for _ in range(round_):
+            assert not leads.may_speak()
+        now[0] += 10**8
+        lines.answers = [{"term": 0, "answer": [True, 7, "me", 0]}]
+        leads.serve(readable=True)
+        assert f"after 100 ms; {round_} frames" in leads.resumed()
