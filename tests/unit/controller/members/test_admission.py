@@ -176,6 +176,7 @@ class TestOthers:
         assert "moment ago" in str(fabric.join(ONE, 2)) and fabric.names() == {mac(1): "h1"}
         fabric.now_ns += MOVE_NS
         assert isinstance(fabric.join(ONE, 2), int) and fabric.names() == {mac(2): "h1"}
+        assert fabric.leader.admission._keys.sending_to(mac(1)) is None, "nothing is said to where it was"
         for at in range(3, 100):
             fabric.hear(ONE, at - 1, Leave(""), 17)
             fabric.join(ONE, at)
@@ -229,6 +230,7 @@ class TestRevoked:
         assert enrolments.revoke("h1", 200) == 1
         fabric.leader.take([told(enrolments)], fabric.now_ns)
         assert fabric.names() == {mac(2): "h2"} and fabric.leader.members.version > version, "the directory is told"
+        assert fabric.leader.admission._keys._admitted.keys() == {mac(2)}
         assert any("revoked" in str(line.get("event")) for line in fabric.bridge.lines)
         for message, sender in ((Ping(1), int(node)), (Register("h1", 1, 10**8, (), GateKind.TBF, "1"), 0)):
             fabric.hear(ONE, 1, message, sender)

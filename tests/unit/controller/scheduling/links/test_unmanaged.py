@@ -53,6 +53,10 @@ def test_members_small_flows_and_acknowledgements_are_not_taken_for_others() -> 
     assert Readings().read(*[reading(98.5, 98.5, 30)] * 9) == 0
 
 
+def test_what_members_sent_and_the_link_did_not_carry_is_nothing_of_others() -> None:
+    assert reading(60, 70, 30).estimate_bps == 0
+
+
 def test_a_little_is_left_to_the_headroom() -> None:
     assert Readings().read(*[reading(80, 78.5, 1.5)] * 9) == 0
 
@@ -76,6 +80,13 @@ def test_what_others_give_up_is_given_back_within_two_seconds() -> None:
     readings.read(*[reading(90, 60, 30)] * 4)
     assert readings.read(*[reading(60, 60, 1)] * 3) == 30
     assert readings.read(*[reading(60, 60, 1)] * 5) == 0
+
+
+def test_the_most_of_the_last_second_counts_until_it_is_over() -> None:
+    readings = Readings()
+    readings.read(*[reading(90, 60, 30)] * 2)
+    assert readings.read(*[reading(60, 60, 1)] * 4) == 30
+    assert readings.read(reading(60, 60, 1)) == 0
 
 
 def test_a_link_that_is_read_no_more_is_given_back() -> None:
