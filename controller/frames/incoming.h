@@ -49,10 +49,11 @@ static void gave_back(struct frames *f, struct peer *peer, uint32_t node, const 
     uint64_t number = read8(body + 4);
     int64_t unspent_bytes = read4(body + 12);
     uint32_t at = f->counts.yields++, destination = read4(body);
+    int64_t left_bytes = destination < NODES && f->present[destination] ? (int64_t)read8(body + 16) : 0;
     peer->yields++;
     f->watched[at] = (uint8_t)book_yielded(&f->book, number, node, destination, unspent_bytes, now_ns);
     f->yields[at] = (struct returned){
-        number > (uint64_t)HUGE ? HUGE : (int64_t)number, node, destination, unspent_bytes, (int64_t)read8(body + 16),
+        number > (uint64_t)HUGE ? HUGE : (int64_t)number, node, destination, unspent_bytes, left_bytes,
     };
 }
 

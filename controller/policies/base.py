@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol
 from protocol.bodies.host_control import Week
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
+SOON_NS = 10_000_000
+"""What ends within this time is left to itself when another policy comes into force."""
 Regulated = Mapping[int, Set[int]]
 """By node: the destinations that it may not send large flows to without a slot."""
 
@@ -136,8 +138,11 @@ class Policy(ABC):
         """What to grant and revoke, with starts from `now_ns` on and every event until `horizon_ns` foreseen."""
 
     def retire(self, *, now_ns: int) -> Plan:
-        """What to take back when another policy comes into force: all that was granted and does not end soon by itself."""
-        return Plan()
+        """What to take back when another policy comes into force: all that was granted and does not end by itself within
+        `SOON_NS`. The policy grants nothing any more."""
+        self.set_regulated({}, now_ns=now_ns)
+        revoked = self.plan(now_ns=now_ns, horizon_ns=now_ns).revokes
+        return Plan(revokes=[slot for slot in revoked if slot.end_ns > now_ns + SOON_NS])
 
     @abstractmethod
     def next_event_ns(self) -> int | None:

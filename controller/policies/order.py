@@ -1,7 +1,9 @@
 """The order in which the pairs that wait for a resource are served. Pure.
 
 Least recently served first: a pair that was never served before all others; then the pair of the node served less recently;
-then the one known longer. A pair with a deadline is in its resource's `urgent` line as well, which is tried before the other.
+then the one known longer. A pair with a deadline is in its resource's `urgent` line as well, which is tried before the
+other, until it had two turns by that; then it waits for a slot in the order. So a host that calls all its bytes urgent gets
+three turns while each other gets one.
 Nothing searches a line for an entry: an entry that is out of date is dropped when it comes to the front.
 """
 
@@ -18,7 +20,7 @@ URGENT, ORDINARY = 0, 1
 
 def rank(pair: Pair) -> int:
     """Its class in the order: smaller is tried first."""
-    return URGENT if pair.deadline_bytes else ORDINARY
+    return URGENT if pair.urgent else ORDINARY
 
 
 def entry_of(pair: Pair) -> Entry[Pair]:
@@ -34,8 +36,8 @@ def park(pair: Pair, resource: Resource[Pair]) -> None:
 
 
 def hasten(pair: Pair) -> None:
-    """Puts a waiting pair that has a deadline in its resource's urgent line as well; its place in the other stays."""
-    if pair.deadline_bytes and pair.entry is not None and pair.line is not None and not pair.hastened:
+    """Puts a waiting pair that is urgent in its resource's urgent line as well; its place in the other stays."""
+    if pair.urgent and pair.entry is not None and pair.line is not None and not pair.hastened:
         pair.hastened = True
         _push(pair.line.urgent, pair)
 
@@ -62,7 +64,7 @@ def head(line: list[Entry[Pair]], of: int) -> Entry[Pair] | None:
         if pair.entry is entry:
             if not pair.wanted:
                 pair.entry = None
-            elif of == ORDINARY or pair.deadline_bytes:
+            elif of == ORDINARY or pair.urgent:
                 return entry
             else:
                 pair.hastened = False

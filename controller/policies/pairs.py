@@ -17,6 +17,8 @@ BYTE = 8 * SECOND_NS * PPM
 NOWHERE: frozenset[int] = frozenset()
 FORGOTTEN_TURNS = 10
 """A pair that was not wanted for so many of its turns begins anew."""
+HURRIED_TURNS = 2
+"""So many turns a pair has by its deadlines, out of the order, between two slots in the order."""
 VISITS = 8
 """A pair keeps its turn if it uses this part of it in a slot; so a turn is over after so many slots at the latest."""
 SHORTEST_PART = 32
@@ -91,6 +93,13 @@ class Pair:
     """It has that place in the urgent line, too."""
     deadline_bytes: int = 0
     """Waiting bytes of flows with a deadline, as last reported, less what was granted since."""
+    hurried_ns: int = 0
+    """How long it had slots by its deadlines since its last slot in the order."""
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it is tried before those without a deadline: for `HURRIED_TURNS` at most between two slots in the order."""
+        return self.deadline_bytes > 0 and self.hurried_ns < HURRIED_TURNS * self.turn_ns
 
     def takes(self, reserved_bps: int) -> tuple[tuple[Resource[Pair], int], ...]:
         """What a slot of this rate takes: the rate of every link, and its node."""
@@ -187,6 +196,8 @@ class Roster:
         self._network: Network | None = None
         self._links: dict[Hashable, Resource[Pair]] = {}
         self._numbers = 0
+        self._left_at: dict[int, int] = {}
+        """By node: `last` of its host when it left, from which its pairs go on if it comes back: to leave gains no place."""
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs."""
@@ -246,7 +257,8 @@ class Roster:
         for pair in gone:
             pair.wanted, pair.entry, pair.deadline_bytes = False, None, 0
         self.backlogs.pop(node, None)
-        self.hosts.pop(node, None)
+        if (host := self.hosts.pop(node, None)) is not None:
+            self._left_at[node] = host.last
         self.delays.pop(node, None)
         for other, waiting in self.backlogs.items():
             if node in waiting:
@@ -269,11 +281,11 @@ class Roster:
         return new, gone
 
     def _new_pair(self, node: int, destination: int) -> Pair:
-        host = self.hosts.get(node)
+        host, last = self.hosts.get(node), self._left_at.get(node, 0)
         if host is None:
-            host = self.hosts[node] = Host(delay_ns=self.delays.get(node, 0))
+            host = self.hosts[node] = Host(delay_ns=self.delays.get(node, 0), last=last)
         self._numbers += 1
-        pair = self._pairs[node][destination] = Pair(node, destination, self._numbers, host)
+        pair = self._pairs[node][destination] = Pair(node, destination, self._numbers, host, last=last)
         self._place(pair)
         return pair
 

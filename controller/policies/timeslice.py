@@ -13,8 +13,10 @@ link.
 
 *Deadlines.* A pair has one while bytes of flows with a deadline wait: as many as were reported, less what it was granted
 since; its host reports anew what is left when a slot ends. Deadlines change the order in which waiting pairs are tried, and
-nothing else: no slot is cut short for them, and all that follows holds whatever is reported. Pairs with deadlines cannot
-keep a link for ever: the oldest pair that waits there, deadline or not, is passed over (below) `patience` times at most.
+nothing else: no slot is cut short for them, and all that follows holds whatever is reported. A pair is tried before the
+others for `HURRIED_TURNS` at most; then it is served in the order once before its deadlines count again. So a host that calls
+all its bytes urgent gets three turns while each other gets one. And the oldest pair that waits at a link, deadline or not, is
+passed over (below) `patience` times at most.
 
 *Convergence.* In one selection no pair is tried twice while nothing else ends, and every selection of a `plan` is for a later
 end, of which there are finitely many before the horizon.
@@ -390,6 +392,7 @@ class Timeslice(Policy):
         self._turn += 1
         self._left -= 1
         pair.granted = self._turn
+        pair.hurried_ns = pair.hurried_ns + pair.length_ns if pair.urgent else 0
         pair.passed_over = 0
         pair.entry = None
         number = self.numbers.take(self._slots.now_ns)
@@ -418,6 +421,7 @@ class Timeslice(Policy):
             return
         least_ns, length_ns = self.terms.least_ns(pair), slot.end_ns - slot.start_ns
         used_ns = length_ns * max(0, slot.bytes - unspent_bytes) // slot.bytes
+        pair.hurried_ns = max(0, pair.hurried_ns - (length_ns - used_ns))
         pair.length_ns = min(pair.turn_ns, max(least_ns.length, used_ns + max(used_ns // 8, least_ns.margin)))
         pair.used_ns += used_ns
         if used_ns >= pair.turn_ns // VISITS and pair.turn_ns - pair.used_ns >= least_ns.length:

@@ -145,11 +145,13 @@ class Granting(Part):
         pair = member.node, message.destination
         for listener in self._listeners:
             listener.yielded(message.slot, pair, message.unspent_bytes, message.backlog_bytes, now_ns)
-        if message.backlog_bytes and self._members.get(message.destination) is not None:
-            member.backlog[message.destination] = message.backlog_bytes
+        left_bytes = 0 if self._members.get(message.destination) is None else message.backlog_bytes
+        if left_bytes:
+            member.backlog[message.destination] = left_bytes
         else:
             member.backlog.pop(message.destination, None)
-        left_bytes = 0 if member.node in self._distrusted else message.backlog_bytes
+        if member.node in self._distrusted:
+            left_bytes = 0
         self.policy.yielded(
             member.node,
             message.destination,

@@ -49,6 +49,7 @@ static void learn_use(struct pair *pair, struct node *node, const struct returne
 	}
 	int64_t spent = most(0, pair->newest_bytes - returned->unspent_bytes), margin = MARGIN_PACKETS * pair->packet_ns;
 	int64_t used = (int64_t)((wide)pair->newest_length * spent / pair->newest_bytes);
+	pair->hurried = most(0, pair->hurried - (pair->newest_length - used));
 	pair->length = least(pair->turn, most(shortest(pair), used + most(used / 8, margin)));
 	pair->used += used;
 	if (used < pair->turn / VISITS || pair->turn - pair->used < shortest(pair)) {
@@ -191,7 +192,8 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 	resource->settled = 0;
 	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
 		core->lines[line].heap.count = 0;
-	node->last = node->carry = 0;
+	node->left_at = node->last;
+	node->carry = 0;
 	node->delay = 0;
 }
 

@@ -14,6 +14,7 @@ static void grant(struct core *core, uint32_t number, int64_t start)
 			reserved = least(reserved, link->capacity - peak(link, start, end));
 		}
 	pair->granted = ++core->turns;
+	pair->hurried = urgent(pair) ? pair->hurried + pair->length : 0;
 	core->left -= core->left > 0;
 	pair->passed_over = 0;
 	pair->entered = false;

@@ -8,6 +8,12 @@ static inline struct entry entry_of(const struct core *core, uint32_t number)
 	return (struct entry){pair->last, core->nodes[pair->node].last, pair->number, number, pair->stamp};
 }
 
+/* Whether a pair is tried before those without a deadline: for HURRIED_TURNS at most between two slots in the order. */
+static inline bool urgent(const struct pair *pair)
+{
+	return pair->deadline && pair->hurried < HURRIED_TURNS * pair->turn;
+}
+
 static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32_t of)
 {
 	struct resource *resource = &core->resources[number];
@@ -36,7 +42,7 @@ static void stand(struct core *core, uint32_t number, uint32_t of)
 static void hasten(struct core *core, uint32_t number)
 {
 	struct pair *pair = &core->pairs[number];
-	if (pair->deadline && pair->entered && !pair->hastened) {
+	if (urgent(pair) && pair->entered && !pair->hastened) {
 		pair->hastened = true;
 		stand(core, number, URGENT);
 	}
@@ -64,7 +70,7 @@ static const struct entry *head(struct core *core, struct line *line)
 		if (pair->entered && pair->stamp == entry->stamp) {
 			if (!pair->wanted)
 				pair->entered = false;
-			else if (line->of == ORDINARY || pair->deadline)
+			else if (line->of == ORDINARY || urgent(pair))
 				return entry;
 			else
 				pair->hastened = false;

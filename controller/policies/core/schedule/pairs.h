@@ -87,7 +87,7 @@ static uint32_t pair_at(struct core *core, uint32_t node, uint32_t destination)
 		GROW(core->links, core->links_room, core->pair_room * core->links_most + 1);
 	}
 	core->pairs[at] = (struct pair){
-		.node = node, .destination = destination, .stamp = stamp + 1, .booking = NONE, .gone = -1,
+		.node = node, .destination = destination, .stamp = stamp + 1, .booking = NONE, .gone = -1, .last = core->nodes[node].left_at,
 		.regulated = regulates(&core->nodes[node], destination),
 	};
 	LIST_ADD(core->nodes[node].from, core->pairs, at, from_before, from_after);

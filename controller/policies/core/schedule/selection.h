@@ -17,7 +17,7 @@ static bool line_has_room(const struct core *core, const struct line *line)
 
 static struct attempt loose_attempt(const struct core *core, uint32_t number)
 {
-	return (struct attempt){entry_of(core, number), core->pairs[number].deadline ? URGENT : ORDINARY, NONE};
+	return (struct attempt){entry_of(core, number), urgent(&core->pairs[number]) ? URGENT : ORDINARY, NONE};
 }
 
 /* Brings the first `count` of some attempts to their beginning, in any order (Hoare's selection). */

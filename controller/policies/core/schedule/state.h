@@ -57,7 +57,7 @@ struct resource {
 
 struct node {
 	uint32_t id, resource;
-	uint64_t last;
+	uint64_t last, left_at; /* left_at: `last` when it left, from which its pairs go on if it comes back */
 	int64_t delay;
 	uint64_t carry;
 	uint32_t waiting, from, to; /* lists: pairs that wait, all of its pairs, all pairs towards it */
@@ -77,7 +77,7 @@ struct pair {
 	uint64_t tried, eldest; /* the last trial, and the last selection as who waits longest, in which it was */
 	/* what a grant reads */
 	uint64_t before_last, before_host;
-	int64_t deadline, burst, used, packet_ns;
+	int64_t deadline, hurried, burst, used, packet_ns; /* hurried: how long it had slots by its deadlines since its last one in the order */
 	int64_t rate; /* its node's; 0: it has no place */
 	int64_t newest_length, newest_bytes;
 	uint64_t newest; /* 0: none */

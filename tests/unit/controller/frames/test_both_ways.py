@@ -11,10 +11,12 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy import frombuffer
 
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, credentials, frame
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
 from controller.members.registry import FIRST_NODE
+from controller.policies.compiled.batches import RETURNED
 from controller.scheduling import telemetry
 from protocol.auth import JUMP
 from protocol.messages import Ack, Backlog, Cause, FlowReport, Grant, Kind, Leave, Message, Ping, Register, Report, Yield
@@ -228,6 +230,26 @@ def test_a_host_gives_back_and_acknowledges_its_own_slots_only(compiled: bool, s
     for at, message in enumerate(own, FIRST_SEQUENCE + 4):
         leader.hear([frame(message, 1, sequence=at)], grant.start_ns + MS // 2)
     assert granting.tallies.acks == 1 and grant.slot not in granting._telemetry._open
+    leader.link.close()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("destination", [FIRST_NODE + HOSTS + 5, 0x3FFF, 0x4000, 0xFFFFFFFF])
+def test_what_is_said_to_wait_for_no_member_reaches_no_policy(compiled: bool, destination: int) -> None:
+    leader = Leader(compiled=compiled, hosts=HOSTS, policy="timeslice")
+    leader.hear([frame(Backlog(1, 0, 1, ()), 1, sequence=FIRST_SEQUENCE + 1)], MS)  # the library knows it from here on
+    policy = leader.coordinator.granting.policy
+    heard: list[tuple[int, ...]] = []
+    take_yields = policy.take_yields
+
+    def spy(now_ns: int, count: int, returned: Any) -> None:  # noqa: ANN401 -- an array of either library
+        heard.extend(tuple(int(value) for value in row) for row in frombuffer(returned, RETURNED, count))
+        take_yields(now_ns, count, returned)
+
+    with patch.object(policy, "take_yields", spy):
+        leader.hear([frame(Yield(destination, 7, 0, 10**8), 1, sequence=FIRST_SEQUENCE + 2)], 2 * MS)
+    ((*_, waits),) = heard
+    assert waits == 0
     leader.link.close()
 
 

@@ -11,9 +11,10 @@ from cli.machine.doctor import collect
 from controller.config.settings import CoordinatorSettings
 from controller.policies import POLICIES, make_policy
 from controller.policies.auto import Auto
-from controller.policies.base import SlotNumbers
+from controller.policies.base import SOON_NS, SlotNumbers
 from controller.policies.compiled import library
 from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.hybrid import Hybrid
 from controller.policies.rates.policy import RateLimit
 from controller.policies.steps.policy import Steps
 from controller.policies.timeslice import Timeslice
@@ -86,3 +87,25 @@ def test_a_policy_that_takes_over_gives_out_no_number_again() -> None:
     given = [before.take(1_000_000), before.take(1_000_000), before.take(999)]
     assert given == sorted(set(given))
     assert after.take(1_000_100) > given[-1]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["reference", "compiled"])
+@pytest.mark.parametrize("name", ["auto", "timeslice", "hybrid", "steps", "rate_limit"])
+def test_a_policy_that_is_replaced_takes_back_what_would_last_and_leaves_the_rest(name: str, *, compiled: bool) -> None:
+    if compiled:
+        policy = make_policy(dataclasses.replace(SETTINGS, policy=name, slice_ns=100 * MS))
+    else:
+        turns, rates = Timeslice(slice_ns=100 * MS), RateLimit()
+        references = {"timeslice": turns, "rate_limit": rates, "auto": Auto(turns, rates)}
+        policy = references.get(name) or {"hybrid": Hybrid, "steps": Steps}[name](slice_ns=100 * MS)
+    network = star(3)
+    policy.set_network(network, now_ns=MS)
+    policy.set_contended(frozenset(link for node in (FIRST, FIRST + 1) for link in network.path(node, FIRST + 2)))
+    policy.set_regulated({FIRST: frozenset({FIRST + 2})}, now_ns=MS)
+    policy.backlog(FIRST, {FIRST + 2: 10**9}, now_ns=MS)
+    granted = {slot.slot: slot for slot in policy.plan(now_ns=MS, horizon_ns=2 * MS).grants}
+    assert granted
+    now_ns = 2 * MS
+    revoked = {slot.slot for slot in policy.retire(now_ns=now_ns).revokes}
+    assert revoked == {number for number, slot in granted.items() if slot.end_ns > now_ns + SOON_NS} and revoked
+    assert not policy.plan(now_ns=now_ns, horizon_ns=now_ns + 300 * MS).grants
