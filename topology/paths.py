@@ -43,12 +43,6 @@ class Routes:
             self._paths[pair] = links
         return links
 
-    def next_hop(self, node: str, destination: str) -> str:
-        """The next hop from `node` towards `destination`. Raises NoPathError, also if both are the same node."""
-        if node == destination:
-            raise NoPathError(f"{node} is the destination itself")
-        return self.path(node, destination)[0].target
-
     def links(self) -> frozenset[DirectedLink]:
         """Both directions of every link that forwards."""
         return frozenset(direction for link in self.tree.forwarding for direction in link.directions)

@@ -27,8 +27,6 @@ DIRECTORY_ADDRESSES = 65_536
 """What the hosts' classifiers hold (agents/bpf/classify.h)."""
 CHANGES_KEPT = 1024
 Address = IPv4Address | IPv6Address
-Changes = tuple[tuple[int, bool, tuple[Address, ...]], ...]
-"""(node, whether it is present, its addresses)."""
 
 
 class NoRoom(Exception):
@@ -64,7 +62,6 @@ class Member:
     gate: str
     version: str
     figures: Figures
-    joined_ns: int
     wire: int = NEWEST
     """The version of the wire that it and the leader speak with each other."""
     claimed: tuple[Address, ...] = ()
@@ -160,7 +157,7 @@ class Members:
         member = self._by_mac.get(mac)
         if member is None:
             node = self._node_of(mac, name, addresses, now_ns)
-            member = Member(node, name, mac, rate_bps, (), gate, version, Figures(), now_ns, wire)
+            member = Member(node, name, mac, rate_bps, (), gate, version, Figures(), wire)
             self._by_mac[mac] = self._by_node[member.node] = member
             self.wires[wire] += 1
             self._changed(node)
@@ -273,15 +270,9 @@ class Members:
             self._changes.append((self.version, node))
         self._cut = self.left_out() > 0
 
-    def changes_since(self, version: int) -> Changes | None:
-        """The nodes that differ from an earlier version of the directory; None if that is not known any more, or if
-        one of the versions since then has no room for all addresses."""
-        nodes = self.changed_since(version)
-        return None if nodes is None else tuple(self.change(node) for node in nodes)
-
     def changed_since(self, version: int) -> dict[int, int] | None:
         """By node that differs from an earlier version of the directory: the version that changed it last, in their order; None
-        as above."""
+        if that is not known any more, or if one of the versions since then has no room for all addresses."""
         if version < self.version - len(self._changes):
             return None
         found: dict[int, int] = {}

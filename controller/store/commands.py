@@ -20,12 +20,9 @@ class Commands:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def set_queues(self, queues: dict[str, Any]) -> None:
-        """Publishes the conditions of hosts' queues, in full: see controller/members/queue_conditions.py."""
-        self._connection.publish("queues", "", queues)
-
     def change_queues(self, make: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Replaces the conditions of hosts' queues by what `make` makes of them, as `Connection.change`."""
+        """Replaces the conditions of hosts' queues (controller/members/queue_conditions.py) by what `make` makes of them, as
+        `Connection.change`."""
         self._connection.change("queues", lambda queues: make(queues or {}))
 
     def queues(self) -> dict[str, Any] | None:

@@ -55,10 +55,6 @@ class Known(NamedTuple):
     line: str
     parts: Parts
 
-    def is_of(self, other: Known | None) -> bool:
-        """Whether both are one publication."""
-        return other is not None and (self.version, self.line) == (other.version, other.line)
-
 
 class Elders:
     """Whether a controller is there that reads no parts: one whose newest schema is 1."""

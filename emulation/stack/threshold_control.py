@@ -66,7 +66,7 @@ class ThresholdControl:
             priorities=True, bands=kept.bands, size_period_ns=kept.period_ns, termination=kept.termination.value,
         )  # fmt: skip
         self._hosts = [
-            _Host(tagger, Member(FIRST_NODE + at, "", b"", rate_bps, (), "", "", Figures(), now_ns), SizeCounts())
+            _Host(tagger, Member(FIRST_NODE + at, "", b"", rate_bps, (), "", "", Figures()), SizeCounts())
             for at, tagger in enumerate(taggers)
         ]
         self._rate_bps, self._period_ns = rate_bps, kept.period_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Set
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -60,11 +60,6 @@ class NodeSet(Set[int]):
                     found.append((first, stop))
                 first, at = (other._bounds[at + 1] if at < len(other._bounds) else end), at + 2
         return self._made(tuple(chain.from_iterable(found)))
-
-    def overlaps(self, first: int, last: int) -> bool:
-        """Whether any id of an interval is in the set."""
-        at = bisect_right(self._bounds, first)
-        return bool(at & 1) or bisect_left(self._bounds, last + 1) > at
 
     def __contains__(self, node: object) -> bool:
         return isinstance(node, int) and bool(bisect_right(self._bounds, node) & 1)

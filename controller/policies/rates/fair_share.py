@@ -14,35 +14,24 @@ MOST_PARTS = 1 << 40
 """A larger weight counts as this many millionths."""
 
 
-def max_min_fair(
-    paths: Mapping[Flow, Sequence[Hashable]],
-    capacities_bps: Mapping[Hashable, int],
-    weights: Mapping[Flow, float],
-) -> dict[Flow, int]:
-    """The rate (bit/s, at least 1) of every flow.
-
-    All rates grow together, in proportion to their weights, until a link is full; the flows that cross it are fixed there,
-    and the others grow on. Rounded down, so that no link is given more than its capacity.
-
-    Args:
-        paths: the links of every flow, at least one.
-        capacities_bps: of every link of these paths.
-        weights: of every flow, in millionths at the finest.
-    """
-    rates: dict[Flow, int] = {}
-    for _ in filling(paths, capacities_bps, weights, rates):
-        pass
-    return rates
-
-
 def filling(
     paths: Mapping[Flow, Sequence[Hashable]],
     capacities_bps: Mapping[Hashable, int],
     weights: Mapping[Flow, float],
     rates: dict[Flow, int],
 ) -> Iterator[None]:
-    """The same in steps, each of which takes about as long: a link is put into the order of all, or taken out of it, or a flow
-    of a full link is looked at. Rates are complete at the end; until then nothing that is given may change."""
+    """Writes the rate (bit/s, at least 1) of every flow into `rates`, in steps, each of which takes about as long: a link is
+    put into the order of all, or taken out of it, or a flow of a full link is looked at.
+
+    All rates grow together, in proportion to their weights, until a link is full; the flows that cross it are fixed there,
+    and the others grow on. Rounded down, so that no link is given more than its capacity. Rates are complete at the end; until
+    then nothing that is given may change.
+
+    Args:
+        paths: the links of every flow, at least one.
+        capacities_bps: of every link of these paths.
+        weights: of every flow, in millionths at the finest.
+    """
     parts = {flow: max(1, round(min(MOST_PARTS, weights[flow] * WEIGHT_UNIT))) for flow in paths}
     crossing: defaultdict[Hashable, list[Flow]] = defaultdict(list)
     weight: defaultdict[Hashable, int] = defaultdict(int)

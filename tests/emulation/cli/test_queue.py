@@ -34,7 +34,7 @@ def test_what_another_operator_sets_at_the_same_moment_stays(
     def queues(self: Commands) -> dict[str, Any] | None:
         found = read(self)
         if others:
-            store.commands.set_queues(others.pop())
+            store.commands.change_queues(lambda _: others.pop())
         return found
 
     monkeypatch.setattr(Commands, "queues", queues)
@@ -44,7 +44,7 @@ def test_what_another_operator_sets_at_the_same_moment_stays(
 
 
 def test_a_host_that_is_away_can_still_be_freed(run: Run, store: Store) -> None:
-    store.commands.set_queues({"h8": {"h9": []}, "h1": {"h9": []}})
+    store.commands.change_queues(lambda _: {"h8": {"h9": []}, "h1": {"h9": []}})
     assert run("queue", "add", "--host", "h8", "--destination", "h9") == (0, "h8: queue h9 is free\n")
     assert run("queue", "add", "--host", "h1", "--destination", "h9") == (0, "h1: queue h9 is free\n")
     assert store.commands.queues() == {}

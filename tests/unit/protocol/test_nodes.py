@@ -36,10 +36,6 @@ class TestNodeSet:
         assert all(a[1] + 1 < b[0] for a, b in pairwise(found))
         assert NodeSet.of(reversed(found)) == made
 
-    @given(ids, st.integers(0, 41), st.integers(0, 10))
-    def test_overlaps_says_whether_an_id_of_an_interval_is_in_it(self, nodes: set[int], first: int, more: int) -> None:
-        assert NodeSet(nodes).overlaps(first, first + more) == bool(nodes & set(range(first, first + more + 1)))
-
     def test_a_rack_is_one_interval_however_many_hosts_it_has(self) -> None:
         assert NodeSet(range(16, 4816)).intervals() == [(16, 4815)]
         assert NodeSet.of([(16, 4815)]).minus(NodeSet.of([(36, 55)])).intervals() == [(16, 35), (56, 4815)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policies.rates.fair_share import max_min_fair
+from tests.unit.controller.policies.policy_networks import max_min_fair
 from topology.max_min import Flow, shares
 
 ACCURACY = 1e-6

@@ -45,20 +45,8 @@ def test_the_way_back_is_the_way_there_reversed(case: tuple[Fabric, str, str]) -
     assert back == tuple(DirectedLink(link.target, link.source) for link in reversed(there))
 
 
-@PROPERTY
-@given(fabrics_with_two_nodes())
-def test_hop_by_hop_is_the_path(case: tuple[Fabric, str, str]) -> None:
-    fabric, one, other = case
-    found = routes(fabric)
-    for link in found.path(one, other):
-        assert found.next_hop(link.source, other) == link.target
-
-
-def test_a_node_is_no_hop_from_itself() -> None:
-    found = routes(shapes.star())
-    assert found.path("h1", "h1") == ()
-    with pytest.raises(NoPathError):
-        found.next_hop("h1", "h1")
+def test_the_path_from_a_node_to_itself_is_empty() -> None:
+    assert routes(shapes.star()).path("h1", "h1") == ()
 
 
 def test_nodes_that_no_link_joins_have_no_path() -> None:

@@ -66,7 +66,7 @@ class TestDocuments:
         assert store.commands.queues() == {"count": 120} and store.version("queues") == 120
 
     def test_a_change_that_is_refused_changes_nothing(self, store: Store) -> None:
-        store.commands.set_queues({"h1": {}})
+        store.commands.change_queues(lambda _: {"h1": {}})
         with pytest.raises(KeyError):
             store.connection.change("queues", lambda known: (known or {})["h2"])
         assert store.commands.queues() == {"h1": {}}

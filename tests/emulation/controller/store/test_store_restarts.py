@@ -73,7 +73,7 @@ class TestRedisGoesAndComes:
         operator = Store(server.url)
         operator.set_override("coordinate")
         operator.set_policy({"policy": "free"})
-        operator.commands.set_queues({})
+        operator.commands.change_queues(lambda _: {})
         store.publish_status({})
         assert (operator.override(), operator.policy(), operator.commands.queues()) == ("coordinate", {"policy": "free"}, {})
         assert operator.commands.rotation() == {"step": "begun", "old": "a", "new": "b"}, "what is missing is restored"
@@ -91,11 +91,11 @@ class TestRedisGoesAndComes:
         """As of the web server, which may be the first to see the empty store."""
         store.set_override("free")
         store.set_policy({"policy": "free"})
-        store.commands.set_queues({"h1": {"1": []}})
+        store.commands.change_queues(lambda _: {"h1": {"1": []}})
         operator = Store(server.url)
         operator.set_override("coordinate")
         operator.set_policy({"policy": "auto"})
-        operator.commands.set_queues({})
+        operator.commands.change_queues(lambda _: {})
         kill(server)
         server.start()
         store.connection.republish()

@@ -27,9 +27,9 @@ def test_changes_make_what_the_whole_directory_is_whatever_is_lost(
         node = members.register(address(host), f"h{host}", 1, tuple(map(IPv4Address, wanted or ())), "tbf", "1", 0).node
         if wanted is None:
             members.leave(node)
-        if told and (changes := members.changes_since(base)):
+        if told and (changed := members.changed_since(base)):
             if number not in lost:
-                took = copy.change(DirectoryChange(base, members.version, changes))
+                took = copy.change(DirectoryChange(base, members.version, tuple(map(members.change, changed))))
                 assert took
             base = copy.version
             assert number in lost or copy.entries == dict(members.directory())

@@ -21,7 +21,7 @@ WALL = 1_700_000_000 * SECOND
 
 
 def member(node: int = 16) -> Member:
-    return Member(node, f"h{node}", bytes(6), 10**9, (), "tbf", "1", Figures(), 0)
+    return Member(node, f"h{node}", bytes(6), 10**9, (), "tbf", "1", Figures())
 
 
 def state(put_back: int = 0, ago_ms: int = NEVER_MS, *lines: str, wall_ns: int = 0, leader_ns: int = 0) -> HostState:

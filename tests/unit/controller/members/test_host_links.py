@@ -44,7 +44,7 @@ class World:
         hosts = [{"name": name, "mac": None} for name in ("h1", "h2", "h3")] + [{"name": "c", "mac": OWN.hex(":")}]
         self.part.documents["fabric"]({"fabric": {"hosts": hosts}}, 0)
         self.members = {
-            node: Member(node, f"h{node - 15}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures(), 0) for node in (16, 17)
+            node: Member(node, f"h{node - 15}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures()) for node in (16, 17)
         }
 
     def link(self, node: int, *, received: int = 0, unclassified: int = 0, **fields: int) -> list[str]:
@@ -118,7 +118,7 @@ class TestAMember:
         def seconds(members: int) -> float:
             world = World()
             message = HostLink(0, 2 * SECOND, 0, 0, 0, 0)
-            its = [Member(16 + at, f"h{at}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures(), 0) for at in range(members)]
+            its = [Member(16 + at, f"h{at}", bytes(6), 100 * MBIT, (), "tbf", "1", Figures()) for at in range(members)]
             for member in its:
                 world.part.handlers[HostLink](member, message, 0)
             spent = []

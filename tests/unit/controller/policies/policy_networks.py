@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import networkx as nx
 from hypothesis import strategies as st
 
+from controller.policies.rates.fair_share import filling
 from protocol.bodies.nodes import NodeSet, Sides
 
 MBIT = 1_000_000
 GBIT = 1_000 * MBIT
 FIRST = 16
 Link = tuple[str | int, str | int]
+Flow = TypeVar("Flow", bound=Hashable)
+
+
+def max_min_fair(
+    paths: Mapping[Flow, Sequence[Hashable]], capacities_bps: Mapping[Hashable, int], weights: Mapping[Flow, float]
+) -> dict[Flow, int]:
+    """All steps of `filling`: the rate of every flow."""
+    rates: dict[Flow, int] = {}
+    for _ in filling(paths, capacities_bps, weights, rates):
+        pass
+    return rates
 
 
 class TreeNetwork:

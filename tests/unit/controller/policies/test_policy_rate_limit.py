@@ -7,12 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.policies.base import Plan, Slot
-from controller.policies.rates.fair_share import max_min_fair
 from controller.policies.rates.leases import LONGEST, LOOKS_AT_ONCE, RENEWED_AT_ONCE, RISEN_AT_ONCE
 from controller.policies.rates.policy import LEAST_DEMAND_PART, STEPS_AT_ONCE, RateLimit
 from controller.policies.rates.share_out import FALL_STEPS, MANY, REST_NS, TOLD_NS
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
-from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
+from tests.unit.controller.policies.policy_networks import (
+    FIRST,
+    GBIT,
+    MBIT,
+    Link,
+    TreeNetwork,
+    max_min_fair,
+    racks,
+    star,
+    trees,
+)
 
 MS = 1_000_000
 LEASE = 100 * MS
