@@ -1,6 +1,55 @@
-/* MCP's arithmetic (Karuna, SIGCOMM 2016, section 3) as agents/priorities/mcp_model.py derives it; both compute the same.
- * Integers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product exceeds 2^64 on links of up to
- * 100 Gb/s (MOST_LINK_BPS in mcp_model.py, which McpSettings enforces). */
+/* MCP (Karuna, SIGCOMM 2016, section 3): the rate of a flow with a deadline. tests/unit/agents/priorities/mcp_model.py computes
+ * the same. Integers only: bytes, microseconds, bytes per second; fractions in 1/MCP_ONE. No product exceeds 2^64 on links of
+ * up to 100 Gb/s (MOST_LINK_BPS in agents/priorities/mcp_settings.py, which McpSettings enforces).
+ *
+ * MCP lets a flow end just in time, which leaves the rest of the link to flows without a deadline. Symbols, with their units:
+ *
+ *     gamma  expected rate: bytes left / time left   bytes/s      Z    backlog, bytes behind what was expected
+ *     x      sending rate                            bytes/s      F    fraction of the last round trip's segments with a mark
+ *     tau    smoothed round trip time                s            K    marking threshold, bytes (packets * segment size)
+ *     C      the link's rate                         bytes/s      P    the price, bytes
+ *
+ * **What the paper prints** (equation 11) adds packets to rates: W += tau [ Z gamma / x^2 - (K + F W + lambda) ]. Consistent
+ * units (all in packets, the bracket without one) give dW = kappa C tau [ Z gamma / (tau x^2) - (K + F W) / (C tau) ]. Its gain
+ * still is 2 kappa (K + F W) / (gamma tau) per round trip, with gamma tau down to a part of a segment: no kappa suits both a
+ * flow of 2 % and one of 50 % of the link.
+ *
+ * **What is done here** keeps the balance of that form, Z gamma / x^2 = P / C, and goes to it at a speed of its own:
+ *
+ *     Z  <- [ Z + gamma t - bytes acknowledged in t ]+         once a round trip, t its measured length
+ *     P   = C tau + K + F x tau
+ *     Z*  = P x^2 / (C gamma)                                  the backlog at which x would stay
+ *     x  <- x + kappa x (Z - Z*) / Z*                          at most doubled, at most halved; floor <= x <= C
+ *
+ * * A gradient step times a positive number still goes down the same objective (equation 7), so the rates at rest are the
+ *   paper's.
+ * * In P the pipe, C tau, stands beside the queue: the paper's link delay d(y), which for M/M/1 begins at the service time and
+ *   not at 0. It also makes the loop stable on each link: acknowledgements being a round trip late, deviations from x = gamma obey
+ *   e(n) = (2 - 2 kappa) e(n-1) - (1 - 2 kappa + kappa C tau / P) e(n-2), and C tau / P <= 1. With the form above they grow
+ *   where C tau > 2 (K + F W).
+ * * A flow starts at x = gamma and Z = Z*, in balance. From Z = 0 it would first fall behind by K gamma / C bytes.
+ * * Rates, not windows: at 100 Mb/s and 0.2 ms, one segment a round trip is already 60 Mb/s. So the stack paces at x, and the
+ *   window, 1.5 x tau plus 3 segments (1.5 C tau where x = C), only bounds the data in flight.
+ * * A lost segment halves the rate; a timeout sets it to a segment a round trip. The stack spaces the next segment by the rate at
+ *   which it sent the last, so a lower rate would hold the flow back for long after it has risen again.
+ * * The floor is a segment a round trip, or gamma where that is less. lambda of equation 11 is left out: its rate estimate is the
+ *   queue's growth, which F and tau already show.
+ * * The kernel adds one segment to the remaining bytes: it sends whole segments, a gap of the pacing clock apart, and the last gap
+ *   must end before the deadline (mcp.bpf.c, `expected_of`). Only a flow of a few segments ends noticeably earlier for it.
+ * * gamma aims at a part of the deadline (`McpSettings.aim`) and two round trips before it at least, for a handshake's delay and
+ *   the last round trips.
+ *
+ * **Too much for the link.** Where flows with deadlines have the first queue for themselves, only they make it longer, so they see
+ * it in their round trips: tau less the connection's least, and less the time between two of the flow's own segments, since Linux
+ * acknowledges every second segment, and a lone one after 40 ms. So a flow does not see what is less than a segment of its own in
+ * the queue. While it is longer than `crowd_packets` no flow speeds up. A flow with the time s until its deadline yields the part
+ * y / 2 of its rate in a round trip, y = s / (s + 64 tau), and at least a 16th of the queue's length over the wanted one: later
+ * deadlines yield to earlier ones. By the time that a flow could stand still instead, all that are too much become equally urgent,
+ * and late together. Its window has no more than the wanted queue. A flow for which the whole link would be too slow is late
+ * whatever it does: it waits, at 100 segments a second, until its deadline has passed and it goes on among the flows without one.
+ *
+ * **Termination** by schemes of the paper: 1, by backlog, Z > multiple * (C tau + K), the paper's Z > C having no unit (a flow
+ * starts with Z <= C tau + K, so multiples below 2 give flows up that would be in time); 2, by rate, gamma > C; 3, never. */
 #ifndef BATON_MCP_H
 #define BATON_MCP_H
 

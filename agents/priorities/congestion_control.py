@@ -28,7 +28,7 @@ from pathlib import Path
 from agents.bpf.build import object_path
 from agents.kernel.probe import has_congestion_control, has_struct_ops
 from agents.priorities.marked_run import cgroup_root
-from agents.priorities.mcp_model import McpSettings
+from agents.priorities.mcp_settings import McpSettings
 from agents.queues.classifier import Address, packed
 from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map
 

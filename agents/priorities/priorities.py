@@ -14,7 +14,7 @@ from agents.loop.part import Part, Surroundings
 from agents.priorities.coflow_counts import CoflowCounts
 from agents.priorities.congestion_control import Chooser, CongestionControl
 from agents.priorities.marked_run import NoCgroup
-from agents.priorities.mcp_model import MOST_LINK_BPS, McpSettings, Termination
+from agents.priorities.mcp_settings import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import SHORT_BYTES, Tagger, TaggerSettings
 from agents.queues.classifier import Address

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agents.priorities.congestion_control import DCTCP
-from agents.priorities.mcp_model import McpSettings
+from agents.priorities.mcp_settings import McpSettings
 from bench.karuna.combined import empty_cgroup
 from controller.coflows.client import CoflowClient
 from controller.coflows.coflow import Flow

@@ -32,7 +32,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl
-from agents.priorities.mcp_model import McpSettings
+from agents.priorities.mcp_settings import McpSettings
 from bench.karuna.record import SCALE, Experiment, Options, Tell, experiment
 from bench.style import SPARE, Series, bars, panels, save
 from controller.priorities.completion_model import Thresholds, Traffic

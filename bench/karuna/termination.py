@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agents.priorities.mcp_model import Termination
+from agents.priorities.mcp_settings import Termination
 from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of
 from bench.style import SPARE, Series, bars, panels, save
 from emulation.measuring.confidence import sure

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from agents.priorities.congestion_control import DCTCP, MCP, Chooser, CongestionControl, McpEnd, Outcome
-from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.mcp_settings import McpSettings, Termination
 from agents.priorities.priorities import CROWD_PART
 from agents.priorities.tagger import Tagger, TaggerSettings
 from controller.coordinator.process import Helpers

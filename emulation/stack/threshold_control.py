@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.priorities.mcp_model import Termination
+from agents.priorities.mcp_settings import Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import Tagger
 from controller.config.settings import CoordinatorSettings

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from agents.priorities.mcp_model import Termination
+from agents.priorities.mcp_settings import Termination
 from agents.priorities.tagger import EndReason, FlowEnd, Tagger
 from controller.priorities.completion_model import Thresholds
 from controller.priorities.tuning import Tuning, explain

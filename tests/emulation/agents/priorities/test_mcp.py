@@ -22,7 +22,7 @@ import pytest
 
 from agents.priorities.congestion_control import DCTCP, MCP, Chooser, CongestionControl, McpEnd, Outcome, configure
 from agents.priorities.marked_run import NoCgroup, cgroup_root
-from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.mcp_settings import McpSettings, Termination
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.flowmark import COFLOW_FIELD, SIZE_BITS, FlowMark

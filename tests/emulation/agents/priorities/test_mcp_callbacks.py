@@ -16,7 +16,7 @@ import pytest
 
 from agents.priorities.congestion_control import DCTCP, FORCED, Chooser, CongestionControl, McpEnd, Outcome, Way
 from agents.priorities.marked_run import NoCgroup
-from agents.priorities.mcp_model import McpSettings, Termination
+from agents.priorities.mcp_settings import McpSettings, Termination
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfError
 from protocol.flowmark import FlowMark

@@ -1,4 +1,4 @@
-"""One link as a fluid, in steps of time: flows with deadlines by agents/priorities/mcp_model.py, others as DCTCP's fluid
+"""One link as a fluid, in steps of time: flows with deadlines by mcp_model.py, others as DCTCP's fluid
 (RFC 8257).
 """
 
@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.priorities.mcp_model import (
+from agents.priorities.mcp_settings import McpSettings
+from tests.unit.agents.priorities.mcp_model import (
     US_PER_S,
     McpFlow,
-    McpSettings,
     McpWindow,
     expected_rate,
     gives_up,

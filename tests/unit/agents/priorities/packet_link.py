@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agents.priorities.mcp_model import (
+from agents.priorities.mcp_settings import McpSettings
+from tests.unit.agents.priorities.mcp_model import (
     US_PER_S,
     McpFlow,
-    McpSettings,
     McpWindow,
     expected_rate,
     in_flight,

@@ -15,7 +15,7 @@ import pytest
 from agents import run
 from agents.config import AgentConfig
 from agents.priorities import priorities
-from agents.priorities.mcp_model import McpSettings
+from agents.priorities.mcp_settings import McpSettings
 from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
 from agents.priorities.tagger import SHORT_BYTES, TaggerSettings
 from agents.queues.classifier import Address

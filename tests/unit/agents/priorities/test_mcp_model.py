@@ -13,12 +13,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import agents.bpf
-from agents.priorities.mcp_model import (
+from agents.priorities.mcp_settings import McpSettings, Termination
+from tests.unit.agents.priorities import packet_link
+from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
+from tests.unit.agents.priorities.mcp_model import (
     MOST_BEHIND_BYTES,
     McpFlow,
-    McpSettings,
     McpWindow,
-    Termination,
     expected_rate,
     floor_rate,
     gives_up,
@@ -31,8 +32,6 @@ from agents.priorities.mcp_model import (
     time_left,
     time_of_chance,
 )
-from tests.unit.agents.priorities import packet_link
-from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
 
 HEADER = Path(agents.bpf.__file__).parent / "mcp.h"
 LINK_BPS = 100_000_000
