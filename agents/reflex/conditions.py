@@ -12,7 +12,7 @@ from typing import Protocol
 
 from agents.loop.clock import Clock
 from agents.permission.rules import Rule, Rules
-from agents.reflex.state import QUEUES, Batch, Queue, State, library
+from agents.reflex.state import LIBRARY, QUEUES, Batch, Queue, State
 from protocol.auth import Guard
 from protocol.key import PERSON, Key
 from protocol.link import ControlSocket
@@ -79,7 +79,7 @@ class LeaderConditions:
         key, guard = leader.guard.ring.sending.from_leader, leader.guard
         if key is not self._key:
             self._key = key
-            library().reflex_key(ctypes.byref(state), key.secret, PERSON)
+            LIBRARY.loaded().reflex_key(ctypes.byref(state), key.secret, PERSON)
         state.own_address[:], state.leader_address[:] = leader.link.address, leader.leader_mac
         state.epoch, state.offset_ns, state.version = guard.epoch, leader.clock.offset_ns, guard.speaks
         newest = guard.newest(leader.leader_mac)

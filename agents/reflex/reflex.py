@@ -24,7 +24,7 @@ from agents.permission.gatekeeper import Gatekeeper
 from agents.permission.rules import Rule, Rules
 from agents.queues.host import Host
 from agents.reflex.conditions import Leader, LeaderConditions
-from agents.reflex.state import PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, library, set_partners
+from agents.reflex.state import LIBRARY, PARTNERS, POLLIN, Batch, Descriptor, State, StepBatches, set_partners
 from protocol import virtual_time
 from protocol.pfc import CLASSES
 
@@ -73,7 +73,7 @@ class Reflex:
         Raises:
             BuildError, OSError: the library cannot be built or loaded here. An agent works without a reflex, more slowly.
         """
-        self._library = library()
+        self._library = LIBRARY.loaded()
         self._host, self._rules, self._keeper = host, rules, keeper
         self._netlink = Netlink()
         self._state = State(

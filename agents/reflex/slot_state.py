@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import cache
 from pathlib import Path
 
-from ebpf.build import BuildError, shared_library
+from ebpf.clibrary import Library
 
 DESTINATIONS, WAITING, EVENTS, ROOM, READY = 64, 64, 128, 2048, 16
 WIRE = 3
@@ -96,41 +95,22 @@ class State(ctypes.Structure):
     )  # fmt: skip
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """Loads the library, compiled first if necessary.
-
-    Raises:
-        BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded, or the kernel is older than what it needs (Linux 5.11).
-    """
-    return load(shared_library("slots", Path(__file__).parent))
-
-
-def load(path: Path) -> ctypes.CDLL:
-    """Loads a build of the library. Raises OSError."""
-    made = ctypes.CDLL(str(path))
-    made.slots_size.restype = U64
-    made.slots_keys.restype = made.slots_advance.restype = None
-    made.slots_keys.argtypes = (POINTER, POINTER, POINTER, POINTER)
-    made.slots_take.restype, made.slots_take.argtypes = I32, (POINTER, POINTER, U64, I64)
-    made.slots_hear.restype, made.slots_hear.argtypes = I32, (POINTER, I64)
-    made.slots_advance.argtypes = (POINTER, I64)
-    made.slots_next_ns.restype, made.slots_next_ns.argtypes = I64, (POINTER,)
-    made.slots_wait.restype, made.slots_wait.argtypes = I32, (POINTER, I32, I64)
-    made.slots_can_wait.restype = I32
-    if failed := -made.slots_can_wait():
+def _check(library: ctypes.CDLL) -> None:
+    """Raises OSError: the kernel is older than what the library needs (Linux 5.11), or the library has another state."""
+    if failed := -library.slots_can_wait():
         raise OSError(failed, f"epoll_pwait2: {os.strerror(failed)}")
-    if made.slots_size() != ctypes.sizeof(State):
-        raise OSError(0, f"slots.c has {made.slots_size()} bytes of state, slot_state.py has {ctypes.sizeof(State)}")
-    return made
+    if library.slots_size() != ctypes.sizeof(State):
+        raise OSError(0, f"slots.c has {library.slots_size()} bytes of state, slot_state.py has {ctypes.sizeof(State)}")
 
 
-@cache
-def why_missing() -> str:
-    """Why the library cannot be used here; empty if it can."""
-    try:
-        library()
-    except (BuildError, OSError) as error:
-        return str(error)
-    return ""
+_FUNCTIONS = (
+    ("slots_size", U64, ()),
+    ("slots_keys", None, (POINTER, POINTER, POINTER, POINTER)),
+    ("slots_take", I32, (POINTER, POINTER, U64, I64)),
+    ("slots_hear", I32, (POINTER, I64)),
+    ("slots_advance", None, (POINTER, I64)),
+    ("slots_next_ns", I64, (POINTER,)),
+    ("slots_wait", I32, (POINTER, I32, I64)),
+    ("slots_can_wait", I32, ()),
+)
+LIBRARY = Library("slots", Path(__file__).parent, _FUNCTIONS, _check)

@@ -25,7 +25,7 @@ from agents.queues.gates import TbfGate
 from agents.queues.host import Host
 from agents.reflex.lender import Lender
 from agents.reflex.reflex import Reflex
-from agents.reflex.slot_state import DESTINATIONS, FAR_NS, NEVER_NS, WAITING, WIRE, State, library
+from agents.reflex.slot_state import DESTINATIONS, FAR_NS, LIBRARY, NEVER_NS, WAITING, WIRE, State
 from protocol.auth import ReplayWindow
 from protocol.key import PERSON
 from protocol.keys.hosts import Credentials
@@ -40,7 +40,7 @@ class SlotReflex:
         Raises:
             BuildError, OSError: the C library cannot be built or loaded here. The agent then does all by itself.
         """
-        self._library = library()
+        self._library = LIBRARY.loaded()
         self._agent, self._host, self._reflex = agent, host, reflex
         self._netlink = Netlink()
         self.state = State()

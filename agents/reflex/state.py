@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-from ebpf.build import shared_library
+from ebpf.clibrary import Library
 from protocol.pfc import CLASSES
 
 FRAMES, FRAME_BYTES, PARTNERS, STEPS, QUEUES = 64, 64, 32, 2, 128
@@ -68,24 +67,21 @@ class Descriptor(ctypes.Structure):
     _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """Loads the C library, compiled first if necessary.
+def _check(library: ctypes.CDLL) -> None:
+    if library.reflex_size() != ctypes.sizeof(State):
+        raise OSError(0, f"reflex.c has {library.reflex_size()} bytes of state, state.py has {ctypes.sizeof(State)}")
 
-    Raises:
-        BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded.
-    """
-    made = ctypes.CDLL(str(shared_library("reflex", Path(__file__).parent)))
-    made.reflex_size.restype = ctypes.c_uint64
-    made.reflex_wait.restype = ctypes.c_int32
-    made.reflex_wait.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int32)
-    made.reflex_read_conditions.argtypes = (
-        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p,
-    )  # fmt: skip
-    if made.reflex_size() != ctypes.sizeof(State):
-        raise OSError(0, f"reflex.c has {made.reflex_size()} bytes of state, state.py has {ctypes.sizeof(State)}")
-    return made
+
+_FUNCTIONS = (
+    ("reflex_size", ctypes.c_uint64, ()),
+    ("reflex_wait", ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int32)),
+    (
+        "reflex_read_conditions",
+        ctypes.c_int32,
+        (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p),
+    ),
+)
+LIBRARY = Library("reflex", Path(__file__).parent, _FUNCTIONS, _check)
 
 
 def set_partners(state: State, partners: Sequence[bytes]) -> None:
@@ -101,13 +97,13 @@ def read(frame: bytes, *, ignored: int = 0, partners: Sequence[bytes] = ()) -> t
     set_partners(state, partners)
     closed, opened = ctypes.c_uint8(), ctypes.c_uint8()
     whole, length = frame.ljust(FRAME_BYTES, b"\0"), ctypes.c_uint64(len(frame))
-    library().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(closed), ctypes.byref(opened))
+    LIBRARY.loaded().reflex_read(ctypes.byref(state), whole, length, ctypes.byref(closed), ctypes.byref(opened))
     return closed.value, opened.value
 
 
 def read_conditions(state: State, frame: bytes, now_ns: int) -> list[int] | None:
     """The destinations that the reflex would close for a control frame; None if it leaves the frame to the agent."""
     closed = (ctypes.c_uint8 * QUEUES)()
-    if not library().reflex_read_conditions(ctypes.byref(state), frame, len(frame), now_ns, closed):
+    if not LIBRARY.loaded().reflex_read_conditions(ctypes.byref(state), frame, len(frame), now_ns, closed):
         return None
     return [state.queue[at].number for at in range(state.queue_count) if closed[at]]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.priorities.compiled.library import why_missing
+from controller.priorities.compiled.library import LIBRARY
 from controller.priorities.completion_model import Thresholds, Traffic, equal_split
 from controller.priorities.thresholds import optimise
 from emulation import cdfs
@@ -67,7 +67,7 @@ def run() -> dict[str, Any]:
         "worst_gap_reported": max(case["gap"] for case in cases if case["flows"]),
         "never_worse_than_equal_split": all(case["value_ms"] <= case["equal_split_ms"] for case in cases),
         "never_worse_than_pias": all(case["value_ms"] <= case["pias_ms"] for case in cases if case["pias_ms"] is not None),
-        "library_missing": why_missing(),
+        "library_missing": LIBRARY.why_missing(),
         "numpy": np.__version__,
     }
 

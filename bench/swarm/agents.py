@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from bench.swarm.groups import SharedGroups
-from bench.swarm.library import NOBODY, Counts, LinkModel, library
+from bench.swarm.library import LIBRARY, NOBODY, Counts, LinkModel
 from bench.swarm.stops import Span, Stops
 from bench.swarm.traffic import World
 from protocol.auth import Guard
@@ -71,7 +71,7 @@ class Swarm:
         buffers = np.full(len(world.links), float(given.buffer_bytes))
         self.model = LinkModel(rates * STEP_NS, buffers, world.paths, steps_a_ms=STEPS_A_MS)
         self._socket = connection
-        self._library = library()
+        self._library = LIBRARY.loaded()
         pairs = [np.ascontiguousarray(one, dtype="u4") for one in world.pairs]
         self._pointer = self._library.swarm_make(
             -1 if connection is None else connection.fileno(), len(world.names), NODES, FIRST_ADDRESS, len(world.pairs),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.build import shared_library
+from ebpf.clibrary import Library
 
 POINTER, I64, U64, U32, F64 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_double
 BYTES = ctypes.c_char_p
@@ -45,7 +44,7 @@ LINK_COUNTS = np.dtype([(name, "f8") for name in ("carried", "lost", "most_waiti
 GRANT = np.dtype([("destination", "u4"), ("bytes", "u4"), *((name, "u8") for name in ("slot", "start", "end", "rate"))])
 """`struct grant` (bench/swarm/frames.h)."""
 
-FUNCTIONS = (
+LIBRARY = Library("swarm", Path(__file__).parent, (
     ("swarm_run", ctypes.c_int32, (POINTER, I64)),
     ("swarm_drift", None, (POINTER, I64)),
     ("swarm_heartbeat", None, (POINTER, U32, BYTES, ctypes.c_uint8, U64, U64, I64)),
@@ -75,22 +74,7 @@ FUNCTIONS = (
     ("frame_pack", U32, (U32, POINTER, U32, BYTES, POINTER)),
     ("frame_seal", U32, (POINTER, U32, U32, BYTES, BYTES, U32, U32, U64, BYTES, BYTES)),
     ("frame_grants", ctypes.c_int32, (BYTES, U32, BYTES, POINTER)),
-)
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """Loads the library, compiled first if necessary.
-
-    Raises:
-        BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded.
-    """
-    made = ctypes.CDLL(str(shared_library("swarm", Path(__file__).parent)))
-    for name, result, arguments in FUNCTIONS:
-        function = getattr(made, name)
-        function.restype, function.argtypes = result, arguments
-    return made
+))  # fmt: skip
 
 
 class LinkModel:
@@ -108,36 +92,36 @@ class LinkModel:
         self._links, (self.flows, levels) = len(capacities), paths.shape
         arrays = [np.ascontiguousarray(one, dtype=kind) for one, kind in ((capacities, "f8"), (buffers, "f8"), (paths, "i4"))]
         pointers = [one.ctypes.data for one in arrays]
-        self.pointer: int = library().model_make(self._links, self.flows, levels, steps_a_ms, *pointers)
+        self.pointer: int = LIBRARY.loaded().model_make(self._links, self.flows, levels, steps_a_ms, *pointers)
 
     def step(self, sent: NDArray[np.float64]) -> None:
         """One step, in which each flow sends so many bytes."""
         given = np.ascontiguousarray(sent, dtype="f8")
         if len(given) != self.flows:
             raise ValueError(f"sent: {len(given)} values, must be {self.flows}, one for each flow")
-        library().model_step(self.pointer, given.ctypes.data)
+        LIBRARY.loaded().model_step(self.pointer, given.ctypes.data)
 
     def sums(self) -> dict[str, float]:
         """Bytes since the start: {"sent", "delivered", "lost", "waiting"}."""
         found = (F64 * 4)()
-        library().model_sums(self.pointer, found)
+        LIBRARY.loaded().model_sums(self.pointer, found)
         return dict(zip(("sent", "delivered", "lost", "waiting"), found, strict=True))
 
     def counts(self) -> NDArray[np.void]:
         """Of each link, with dtype LINK_COUNTS; a copy."""
         size = self._links * LINK_COUNTS.itemsize
-        raw = ctypes.string_at(library().model_counts(self.pointer), size)
+        raw = ctypes.string_at(LIBRARY.loaded().model_counts(self.pointer), size)
         return np.frombuffer(raw, dtype=LINK_COUNTS).copy()
 
     def close(self) -> None:
         """Frees it."""
-        library().model_free(self.pointer)
+        LIBRARY.loaded().model_free(self.pointer)
 
 
 def packed(kind: int, numbers: Sequence[int], name: str = "") -> bytes:
     """A body as the library packs it, from the fields in the order of PROTOCOL.md."""
     fields, room = (U64 * len(numbers))(*numbers), ctypes.create_string_buffer(BODY_ROOM)
-    size = library().frame_pack(kind, fields, len(numbers), name.encode(), room)
+    size = LIBRARY.loaded().frame_pack(kind, fields, len(numbers), name.encode(), room)
     return room.raw[:size]
 
 
@@ -146,12 +130,12 @@ def sealed(
 ) -> bytes:
     """A frame from a host as the library makes it."""
     room = ctypes.create_string_buffer(bytes(38) + body, BODY_ROOM)
-    size = library().frame_seal(room, kind, len(body), to, source, sender, epoch, sequence, enrolment, key)
+    size = LIBRARY.loaded().frame_seal(room, kind, len(body), to, source, sender, epoch, sequence, enrolment, key)
     return room.raw[:size]
 
 
 def grants(frame: bytes, key: bytes) -> NDArray[np.void] | None:
     """The grants of a DIRECTIVE, with dtype GRANT; None: it is not whole, or not under this key."""
     found: NDArray[Any] = np.zeros(64, dtype=GRANT)
-    count = library().frame_grants(frame, len(frame), key, found.ctypes.data)
+    count = LIBRARY.loaded().frame_grants(frame, len(frame), key, found.ctypes.data)
     return None if count < 0 else found[:count]

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from bench.swarm.library import I64, U32, library
+from bench.swarm.library import I64, LIBRARY, U32
 
 MOST = 64
 MACHINE_NS = 300_000
@@ -35,13 +35,13 @@ class Stops(ctypes.Structure):
 def watched() -> Iterator[list[Span] | None]:
     """Watches all processors that this process may use. The list is filled at the end of the block: when any of them stood.
     None: the system does not allow it."""
-    watching = [library().witness_make(processor) for processor in sorted(os.sched_getaffinity(0))]
+    watching = [LIBRARY.loaded().witness_make(processor) for processor in sorted(os.sched_getaffinity(0))]
     stood: list[Span] = []
     try:
         yield stood if all(watching) else None
     finally:
         for witness in filter(None, watching):
-            library().witness_end(witness, ctypes.byref(seen := Stops()))
+            LIBRARY.loaded().witness_end(witness, ctypes.byref(seen := Stops()))
             stood += (span for span in seen.spans() if span[1] - span[0] > MACHINE_NS)
 
 

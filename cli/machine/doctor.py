@@ -3,7 +3,6 @@ with --hosts, what differs between the hosts of the fabric."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import subprocess
@@ -139,29 +138,33 @@ def _libraries() -> Iterator[Row]:
 
 def _compiled() -> Iterator[Row]:
     """The libraries in C. What serves instead of a missing one is in Python."""
-    for module, name, instead in (
+    from agents.reflex.slot_state import LIBRARY as SLOTS
+    from controller.frames.library import LIBRARY as FRAMES
+    from controller.policies.compiled import library as policies
+    from controller.priorities.compiled.library import LIBRARY as SHORTEST_PATHS
+
+    for why, name, instead in (
         (
-            "controller.policies.compiled.library",
+            policies.why_missing(),
             "compiled schedule",
             "turns and rates are planned in Python, in time for some 200 hosts",
         ),
         (
-            "controller.frames.library",
+            FRAMES.why_missing(),
             "compiled frames",
             "the coordinator handles frames one by one in Python, in time for some 200 hosts",
         ),
         (
-            "controller.priorities.compiled.library",
+            SHORTEST_PATHS.why_missing(),
             "compiled shortest paths",
             "thresholds of flow sizes are computed by NumPy, more slowly and on a coarser grid",
         ),
         (
-            "agents.reflex.slot_state",
+            SLOTS.why_missing(),
             "compiled reflex for slots",
             "an agent obeys slots in Python, at three times the processor time",
         ),
     ):
-        why = importlib.import_module(module).why_missing()
         yield Row(name, "library", not why, f"{instead}: {why}" if why else "", "apt install clang" if why else "")
 
 

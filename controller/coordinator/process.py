@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
         from controller.coordinator.coordinator import DEFERRED, Coordinator
         from controller.election.leadership import Leadership
-        from controller.frames.library import why_missing
+        from controller.frames.library import LIBRARY
         from controller.members.admission import SHARED_KEY
         from protocol.key import Key
         from protocol.keyring import KeyRing
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
         candidate = Candidate(settings, keys, link, bridge, leadership, shared)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)
-        if missing := why_missing():
+        if missing := LIBRARY.why_missing():
             log.warning("frames are handled one by one, which takes ten times as long: %s", missing)
         _stop_by(candidate.stop)
         while candidate.stand_by():

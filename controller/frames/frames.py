@@ -131,7 +131,7 @@ class Frames:
     ) -> None:
         """Raises BuildError, OSError: there is no library here."""
         self._state: int | None = None
-        self._c = library or compiled.library()
+        self._c = library or compiled.LIBRARY.loaded()
         self._state = state = self._c.frames_new(address, epoch, sequence)
         if state is None:
             raise OSError("no memory for the library's tables")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from pathlib import Path
 
-from ebpf.build import BuildError, shared_library
+from ebpf.clibrary import Library
 
 POINTER, I64, U64, U32, I32, BYTE = (
     ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint8,
@@ -73,7 +72,7 @@ class Steering(ctypes.Structure):
     )  # fmt: skip
 
 
-FUNCTIONS = (
+LIBRARY = Library("frames", Path(__file__).parent, (
     ("frames_new", POINTER, (POINTER, U32, U64)),
     ("frames_free", None, (POINTER,)),
     *((f"frames_{name}", POINTER, (POINTER,)) for name in (
@@ -103,34 +102,4 @@ FUNCTIONS = (
     ("loop_lead", I64, (POINTER,)),
     *((f"loop_{name}", POINTER, (POINTER,)) for name in ("steering", "planners", "chooser")),
     ("loop_told", POINTER, (POINTER, POINTER, POINTER)),
-)  # fmt: skip
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """Loads the library, compiled first if necessary.
-
-    Raises:
-        BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded.
-    """
-    return load(shared_library("frames", Path(__file__).parent))
-
-
-def load(path: Path) -> ctypes.CDLL:
-    """Loads a build of the library. Raises OSError."""
-    made = ctypes.CDLL(str(path))
-    for name, result, arguments in FUNCTIONS:
-        function = getattr(made, name)
-        function.restype, function.argtypes = result, arguments
-    return made
-
-
-@cache
-def why_missing() -> str:
-    """Why the library cannot be used here; empty if it can."""
-    try:
-        library()
-    except (BuildError, OSError) as error:
-        return str(error)
-    return ""
+))  # fmt: skip

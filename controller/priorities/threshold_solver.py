@@ -55,7 +55,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.priorities.compiled.library import STEPS, TERMS, ShortestPaths, library
+from controller.priorities.compiled.library import STEPS, TERMS, ShortestPaths, shortest_paths
 from controller.priorities.completion_model import Traffic, step
 from controller.priorities.flow_sizes import Floats, FlowSizes
 
@@ -129,7 +129,7 @@ def solve(traffic: Traffic, bands: int) -> OptimalCuts:
     nodes = round(STATES**0.5) if both else STATES // 4
     split = _axis(traffic, traffic.sizes_2 if traffic.flows_2() else None, nodes, known=True)
     demote = _axis(traffic, traffic.sizes_3 if traffic.flows_3() else None, nodes, known=False)
-    compiled = library()
+    compiled = shortest_paths()
     most = MAX_STATES_REFERENCE if compiled is None else MAX_STATES
     bound = float(split.rows[1, -1] + demote.rows[1, -1]) / (1 - traffic.load_1)  # no flow waits
     value, best = np.inf, (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))

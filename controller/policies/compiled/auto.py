@@ -49,7 +49,7 @@ class CompiledAuto(Batched):
         """
         self._turns, self._rates = turns, rates
         turns.numbers = rates.numbers = SlotNumbers()
-        self._c = library or compiled.library("choices")
+        self._c = library or compiled.CHOICES.loaded()
         self._core = self._c.choices_new()
         self._places = Places(self._c, "choices", self._core)
         self._met = Met()

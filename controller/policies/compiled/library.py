@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ebpf.build import BuildError, shared_library
+from ebpf.clibrary import Function, Library
 
 CORE = Path(__file__).parents[1] / "core"
 POINTER, I64, U32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
@@ -95,50 +95,24 @@ _CHOICES = (
     ("assign", U32, (U32, U32, POINTER, U32)), ("of_links", None, (U32, POINTER, POINTER)), ("deal", None, ()),
     ("dealt", POINTER, (U32,)), ("recharge", None, (I64,)), ("lend", None, (POINTER, POINTER)),
 )  # fmt: skip
-LIBRARIES: dict[str, tuple[str, tuple[tuple[str, Any, tuple[Any, ...]], ...], tuple[Any, ...]]] = {
-    "schedule": ("core", (*_ALL, *_PLANS, _DELAY, *_SETTLE), (POINTER,)),
-    "rates": ("rates", (*_ALL, *_PLANS, _SENT, *_SETTLE), (I64, I64, I64)),
-    "steps": ("steps", (*_ALL, *_PLANS, _DELAY, *_SETTLE, _REPLACE, *_SPOTS), (I64, I64, I64, I64, U32, ctypes.c_bool)),
-    "choices": ("choices", (*_ALL, _DELAY, _SENT, *_CHOICES), ()),
-}
-"""By name of the source: the prefix of its functions; of each its name, result and arguments after the core; what a new core
-takes."""
 
 
-def source(name: str) -> Path:
-    """The file in C of a library."""
-    return CORE / name / f"{name}.c"
+def _library(name: str, prefix: str, terms: tuple[Any, ...], functions: Iterable[Function]) -> Library:
+    """The library of a core. A new core takes `terms`; each other function, whose name is without the prefix here, a core
+    first."""
+    others = ((f"{prefix}_{what}", result, (POINTER, *arguments)) for what, result, arguments in functions)
+    return Library(name, CORE / name, ((f"{prefix}_new", POINTER, terms), *others))
 
 
-@cache
-def library(name: str = "schedule") -> ctypes.CDLL:
-    """Loads a library, compiled first if necessary.
-
-    Raises:
-        BuildError: the compiler is missing or reports an error.
-        OSError: the library cannot be loaded.
-    """
-    return load(shared_library(name, CORE / name), name)
+SCHEDULE = _library("schedule", "core", (POINTER,), (*_ALL, *_PLANS, _DELAY, *_SETTLE))
+RATES = _library("rates", "rates", (I64, I64, I64), (*_ALL, *_PLANS, _SENT, *_SETTLE))
+STEPS = _library(
+    "steps", "steps", (I64, I64, I64, I64, U32, ctypes.c_bool), (*_ALL, *_PLANS, _DELAY, *_SETTLE, _REPLACE, *_SPOTS)
+)
+CHOICES = _library("choices", "choices", (), (*_ALL, _DELAY, _SENT, *_CHOICES))
+LIBRARIES = SCHEDULE, RATES, STEPS, CHOICES
 
 
-def load(path: Path, name: str = "schedule") -> ctypes.CDLL:
-    """Loads a build of a library. Raises OSError."""
-    made = ctypes.CDLL(str(path))
-    prefix, functions, terms = LIBRARIES[name]
-    new = getattr(made, f"{prefix}_new")
-    new.restype, new.argtypes = POINTER, terms
-    for what, result, arguments in functions:
-        function = getattr(made, f"{prefix}_{what}")
-        function.restype, function.argtypes = result, (POINTER, *arguments)
-    return made
-
-
-@cache
 def why_missing() -> str:
     """Why the libraries cannot be used here; empty if they can."""
-    try:
-        for name in LIBRARIES:
-            library(name)
-    except (BuildError, OSError) as error:
-        return str(error)
-    return ""
+    return next(filter(None, (library.why_missing() for library in LIBRARIES)), "")

@@ -49,7 +49,7 @@ class CompiledRateLimit(Compiled):
         """
         terms = RateLimit(lease_ns=lease_ns, headroom=headroom, steps_at_once=steps_at_once)  # raises if they are none
         self.lease_ns, self.headroom_ppm = lease_ns, terms.headroom_ppm
-        library = library or compiled.library("rates")
+        library = library or compiled.RATES.loaded()
         super().__init__(library, "rates", library.rates_new(lease_ns, self.headroom_ppm, steps_at_once))
 
     def set_network(self, network: Network, *, now_ns: int) -> None:

@@ -40,7 +40,7 @@ class CompiledSteps(Slotted):
             at_once=at_once, counted=counted,
         )  # fmt: skip
         self.terms, self.step_ns, self.counted = reference.terms, reference.step_ns, counted
-        library = library or compiled.library("steps")
+        library = library or compiled.STEPS.loaded()
         core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES, at_once, counted)
         super().__init__(library, "steps", core)
         self._met = None

@@ -45,7 +45,7 @@ class CompiledTimeslice(Slotted):
             slice_ns, minimum_active_ns, self.terms.headroom_ppm, self.terms.minimum_ppm, burst_bytes, FRAME_BYTES, patience,
             at_once,
         )  # fmt: skip
-        library = library or compiled.library()
+        library = library or compiled.SCHEDULE.loaded()
         super().__init__(library, "core", library.core_new(ctypes.byref(terms)))
 
     def turn_bound(self, others: int) -> int:

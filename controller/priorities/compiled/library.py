@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.build import BuildError, shared_library
+from ebpf.clibrary import Library
 
 TERMS = 10
 STEPS = 8
 """Numbers of steps that are computed together (both as in shortest.c)."""
 
 Floats = NDArray[np.float64]
+POINTER, I64 = ctypes.c_void_p, ctypes.c_int64
+LIBRARY = Library(
+    "shortest", Path(__file__).parent, [("shortest_paths", None, (I64, I64, POINTER, POINTER, POINTER))]
+)
 
 
 class ShortestPaths:
@@ -28,9 +31,7 @@ class ShortestPaths:
 
     def __init__(self, path: Path | None = None) -> None:
         """`path`: a build of it, for tests; it is built if need be."""
-        self._paths = ctypes.CDLL(str(path or shared_library("shortest", Path(__file__).parent))).shortest_paths
-        self._paths.restype = None
-        self._paths.argtypes = (ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self._paths = (LIBRARY.loaded() if path is None else LIBRARY.load(path)).shortest_paths
 
     def lengths(self, columns: int, source: Floats, target: Floats, first: Floats, steps: int) -> list[Floats]:
         """Lengths of the shortest paths of 1 to `steps` steps (at most `STEPS`) to each state; one step has length `first`.
@@ -47,17 +48,6 @@ class ShortestPaths:
         return [np.ascontiguousarray(reach[:, step]) for step in range(steps)]
 
 
-@cache
-def library() -> ShortestPaths | None:
-    """The library, compiled first if necessary; None where that fails (`why_missing`)."""
-    return None if why_missing() else ShortestPaths()
-
-
-@cache
-def why_missing() -> str:
-    """Why the library cannot be used here; empty if it can."""
-    try:
-        ShortestPaths()
-    except (BuildError, OSError) as error:
-        return str(error)
-    return ""
+def shortest_paths() -> ShortestPaths | None:
+    """The library, compiled first if necessary; None where that fails (`LIBRARY.why_missing`)."""
+    return None if LIBRARY.why_missing() else ShortestPaths()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agents.host_control.queue_conditions import QueueConditions
 from agents.permission.conditions import BLOCKED, Condition, ConditionSet
-from agents.reflex.state import State, library, read_conditions
+from agents.reflex.state import LIBRARY, State, read_conditions
 from protocol.auth import Guard, Key
 from protocol.bodies.host_control import FOREVER_NS, Conditions, QueueCondition
 from protocol.bodies.versions import NEWEST, SPOKEN
@@ -238,7 +238,7 @@ def state() -> State:
     found.own_address[:], found.leader_address[:] = US, LEADER
     for at, queue in enumerate(KNOWN):
         found.queue[at].number = queue
-    library().reflex_key(ctypes.byref(found), SECRET, PERSON)
+    LIBRARY.loaded().reflex_key(ctypes.byref(found), SECRET, PERSON)
     return found
 
 

@@ -49,8 +49,8 @@ EXTREMES = (0, 1, (1 << 31) - 1, (1 << 32) - 1, (1 << 62) - 1, 1 << 62, (1 << 62
 SOURCES = Path(agents.reflex.__file__).parent
 
 if instead := os.environ.get(INSTEAD):
-    made = slot_state.load(Path(instead) / "slots.so")
-    patch("agents.reflex.slots.library", lambda: made).start()
+    made = slot_state.LIBRARY.load(Path(instead) / "slots.so")
+    patch.object(slot_state.LIBRARY, "loaded", lambda: made).start()
 
 
 class Link(FakeControlSocket):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import controller.frames
 from controller.frames import library as compiled
 from tests.sanitized import run_sanitized
 
@@ -16,10 +15,10 @@ INSTEAD = "BATON_TEST_FRAMES"
 def take_other_build() -> None:
     """Has this process use the library that the variable names, if it names one."""
     if instead := os.environ.get(INSTEAD):
-        made = compiled.load(Path(instead) / "frames.so")
-        compiled.library = lambda: made  # type: ignore[assignment]
+        made = compiled.LIBRARY.load(Path(instead) / "frames.so")
+        compiled.LIBRARY.loaded = lambda: made  # type: ignore[method-assign]
 
 
 def run_with_frames(module: str, folder: Path) -> str:
     """What the module prints when it is run with a sanitized library."""
-    return run_sanitized(module, INSTEAD, [Path(controller.frames.__file__).parent / "frames.c"], folder)
+    return run_sanitized(module, INSTEAD, [compiled.LIBRARY.source], folder)

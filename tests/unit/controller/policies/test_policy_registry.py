@@ -67,19 +67,15 @@ def test_where_the_compiled_schedule_cannot_be_built_the_reference_serves(name: 
     def refuse(*_: object) -> Path:
         raise BuildError("clang is missing: install the package clang")
 
-    forget = library.library.cache_clear, library.why_missing.cache_clear
-    monkeypatch.setattr(library, "shared_library", refuse)
-    try:
-        for clear in forget:
-            clear()
-        policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
-        parts = policy._both() if isinstance(policy, Auto) else (policy,)
-        assert all(type(part) in (Timeslice, Steps, RateLimit) for part in parts)
-        (row,) = (row for row in collect([]) if row.name == "compiled schedule")
-        assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
-    finally:
-        for clear in forget:
-            clear()
+    for one in library.LIBRARIES:
+        monkeypatch.setattr(one, "load", refuse)
+        for remembered in ("_loaded", "_missing"):
+            monkeypatch.setattr(one, remembered, None)
+    policy = make_policy(dataclasses.replace(SETTINGS, policy=name))
+    parts = policy._both() if isinstance(policy, Auto) else (policy,)
+    assert all(type(part) in (Timeslice, Steps, RateLimit) for part in parts)
+    (row,) = (row for row in collect([]) if row.name == "compiled schedule")
+    assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
 
 
 def test_a_policy_that_takes_over_gives_out_no_number_again() -> None:

@@ -64,7 +64,7 @@ def test_without_the_library_the_thresholds_are_as_good(bands: int, monkeypatch:
     sizes = FlowSizes((0.0, 10.0, 100.0, 4_000.0), (0.0, 0.5, 0.8, 1.0))
     traffic = Traffic(0.2, 0.3, 0.3, sizes, sizes)
     with_library = threshold_solver.solve(traffic, bands)
-    monkeypatch.setattr(threshold_solver, "library", lambda: None)
+    monkeypatch.setattr(threshold_solver, "shortest_paths", lambda: None)
     without = threshold_solver.solve(traffic, bands)
     assert without.value == pytest.approx(with_library.value, rel=0.005)
     assert without.bound <= with_library.value and with_library.bound <= without.value
@@ -74,17 +74,12 @@ def test_where_the_library_cannot_be_built_doctor_tells(monkeypatch: pytest.Monk
     def refuse(*_: object) -> Path:
         raise BuildError("clang is missing: install the package clang")
 
-    forget = library.library.cache_clear, library.why_missing.cache_clear
-    monkeypatch.setattr(library, "shared_library", refuse)
-    try:
-        for clear in forget:
-            clear()
-        assert library.library() is None
-        (row,) = (row for row in collect([]) if row.name == "compiled shortest paths")
-        assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
-    finally:
-        for clear in forget:
-            clear()
+    monkeypatch.setattr(library.LIBRARY, "load", refuse)
+    for remembered in ("_loaded", "_missing"):
+        monkeypatch.setattr(library.LIBRARY, remembered, None)
+    assert library.shortest_paths() is None
+    (row,) = (row for row in collect([]) if row.name == "compiled shortest paths")
+    assert not row.present and "clang is missing" in row.instead and row.improve == "apt install clang"
 
 
 if __name__ == "__main__":
