@@ -1,7 +1,8 @@
 """Long work a piece at a time: generators that yield where their caller may do other work, and return what they made. Pure.
 
 A fabric of thousands of hosts takes a tenth of a second to be read. Whoever has nothing else to do has it `finished`; the
-coordinator's loop makes a piece now and then (controller/scheduling/policy_control.py).
+coordinator's loop makes a piece now and then (controller/scheduling/policy_control.py), as an agent's does of a look at its
+queues (agents/queues/queues.py).
 """
 
 from __future__ import annotations

@@ -20,10 +20,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
 
 from agents.kernel import qdiscs
 from agents.kernel.netlink import (
@@ -46,6 +45,7 @@ from agents.queues.flow_queues import FREE_BPS, Flow, FlowQueues
 from agents.queues.gates import GATE_KINDS, MOST_PACKET, ONE_PACKET, Gate
 from protocol import virtual_time
 from protocol.units import FRAME_BYTES
+from topology.pieces import Pieces, finished
 
 ROOT = 1 << 16
 LINK, CONTROL, OTHER, WAKEUP, SMALL = ROOT | 1, ROOT | 2, ROOT | 3, ROOT | 4, ROOT | 5
@@ -234,7 +234,7 @@ class HostQueues:
         of flows where there are many; returns the V2V flows that have none any more, or could have one now."""
         return finished(self.collect_steps(now_ns))
 
-    def collect_steps(self, now_ns: int) -> Generator[None, None, list[tuple[Address, Address]]]:
+    def collect_steps(self, now_ns: int) -> Pieces[list[tuple[Address, Address]]]:
         """As `collect`, in steps, one for each destination."""
         gone: list[tuple[Address, Address]] = []
         for node, destination in list(self._destinations.items()):
@@ -295,7 +295,7 @@ class HostQueues:
         """What differs from what was set, as lines to log; empty if nothing does."""
         return finished(self.drift_steps())
 
-    def drift_steps(self) -> Generator[None, None, list[str]]:
+    def drift_steps(self) -> Pieces[list[str]]:
         """As `drift`, in steps of some dozens of microseconds; empty, too, if queues were made or removed meanwhile."""
         changes = self._changes
         found, classes, filters = dict[int, Entry](), dict[int, Entry](), list[Entry]()
@@ -386,18 +386,6 @@ class HostQueues:
         if lines:
             self.install()
         return lines
-
-
-Result = TypeVar("Result")
-
-
-def finished(work: Generator[None, None, Result]) -> Result:
-    """Runs all steps at once; returns the result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return cast(Result, end.value)
 
 
 def _limit(entry: Entry | None) -> tuple[int, int] | None:

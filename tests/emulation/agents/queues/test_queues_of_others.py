@@ -18,9 +18,9 @@ from agents.loop.throttle import Throttle
 from agents.membership.upkeep import CHECK_NS, Upkeep
 from agents.priorities.tagger import Tagger
 from agents.queues.host import Host
-from agents.queues.queues import finished
 from tests.emulation.agents.queues.gated_wire import LEFT, OTHER, QDISCS, RATE, RIGHT, Wire, needs
 from tests.emulation.namespaces import Pair, inside, pair, run
+from topology.pieces import finished
 
 
 def test_a_kicks_filter_that_somebody_deleted_is_put_back(wire: Wire) -> None:
