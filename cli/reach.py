@@ -1,8 +1,7 @@
-"""How commands reach the running system: the options that name its store, and waiting until a change is seen."""
+"""How commands reach the running system: the options that name its store."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +14,6 @@ from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
 if TYPE_CHECKING:
     from controller.store.store import Store
 
-LOOK_S = 0.02
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -48,13 +46,3 @@ def open_store(run_dir: Path, url: str | None) -> Store:
         return Store(url)
     except (NothingUp, StoreUnavailable) as error:
         raise click.ClickException(str(error)) from None
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Whether the condition comes true within so many seconds; asks every 20 ms."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_S)
-    return True

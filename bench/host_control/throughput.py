@@ -20,10 +20,11 @@ from bench.host_control.controls import AgentOptions, ByCondition, agent
 from bench.host_control.ends import RECEIVER, End, Ends, EndsError
 from bench.host_control.load import Processors
 from bench.host_control.partner import Partner
+from controller.processes.waiting import wait_until
 from emulation.measuring.confidence import judge, together
 from emulation.measuring.fidelity import CpuTimes, Fidelity
 from emulation.measuring.measure import mean, percentile
-from emulation.processes import end_process, wait_until
+from emulation.processes import end_process
 
 RATE_BPS = 400_000_000
 """Both ends of TCP, without offloads, carry this on one machine of two processors with room to spare."""

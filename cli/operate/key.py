@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.hosts.host import next_directory, save_next
-from cli.reach import open_store, store_options, wait_until
+from cli.reach import open_store, store_options
 from cli.values import Number
 from controller.members.enrolments import EnrolmentFile, Enrolments
+from controller.processes.waiting import wait_until
 from protocol.key import Key, KeyFileError
 from protocol.key_files import name, new_beside
 
@@ -124,7 +125,7 @@ def _cancel(store: Store, file: Path, wait_s: float) -> None:
     if known is None or known["step"] in FINISHED:
         raise click.ClickException("key: no change is under way, so there is nothing to cancel")
     _step(store, "accept", known["old"], known["new"])
-    wait_until(lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"], seconds=LEADER_S)
+    wait_until(lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"], timeout_s=LEADER_S)
     _step(store, "cancel", known["old"], known["new"])
     _await(store, "cancel", wait_s, force=False)
     shutil.rmtree(next_directory(file), ignore_errors=True)
@@ -139,9 +140,9 @@ def _step(store: Store, step: str, old: str, new: str) -> None:
 
 def _await(store: Store, step: str, wait_s: float, force: bool) -> None:
     """Returns when all members follow. Raises ClickException: no coordinator leads, or members are missing without `force`."""
-    if not wait_until(lambda: _report(store).get("step") == step, seconds=LEADER_S):
+    if not wait_until(lambda: _report(store).get("step") == step, timeout_s=LEADER_S):
         raise click.ClickException(f"key: no coordinator took up step {step}; see `baton status`, then run this again")
-    found = wait_until(lambda: not _report(store).get("problem") and not _report(store)["waiting_for"], seconds=wait_s)
+    found = wait_until(lambda: not _report(store).get("problem") and not _report(store)["waiting_for"], timeout_s=wait_s)
     report = _report(store)
     if report.get("problem"):
         raise click.ClickException(f"key: {report['problem']}; then run this again")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from cli.reach import open_store, store_options, wait_until
+from cli.reach import open_store, store_options
+from controller.processes.waiting import wait_until
 
 SEEN_S = 3.0
 
@@ -34,7 +35,7 @@ def _override(word: str, run_dir: Path, url: str | None) -> None:
         store.set_override(word)
         store.publish_event("override", "warning", f"override: {word}", by=getpass.getuser())
         leads = store.status() is not None
-        taken = leads and wait_until(lambda: (store.status() or {}).get("override") == word, seconds=SEEN_S)
+        taken = leads and wait_until(lambda: (store.status() or {}).get("override") == word, timeout_s=SEEN_S)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
     done = "every gate is open" if word == "free" else "the policy decides"

@@ -13,8 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from controller.processes.waiting import wait_until
 from emulation.fabric.fabric import EmulatedFabric
-from emulation.processes import end_process, wait_until
+from emulation.processes import end_process
 from emulation.resource import Resource
 from protocol.auth import Guard
 from protocol.keys.hosts import Credentials

@@ -17,7 +17,8 @@ import redis
 from redis.exceptions import RedisError
 
 from controller.processes.identity import with_owner
-from emulation.processes import end_process, wait_until
+from controller.processes.waiting import wait_until
+from emulation.processes import end_process
 from emulation.resource import Resource
 
 SERVICE = "baton"

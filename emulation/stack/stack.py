@@ -24,11 +24,12 @@ import yaml
 
 from agents.config import REALTIME
 from controller.members.enrolments import EnrolmentFile
+from controller.processes.waiting import wait_until
 from controller.store.store import Store
 from controller.supervision import runstate
 from controller.supervision.users import code_is_open
 from emulation.fabric.fabric import COORDINATOR_NODE, EmulatedFabric
-from emulation.processes import end_process, wait_until
+from emulation.processes import end_process
 from emulation.resource import Resource
 from protocol.key import Key
 from protocol.keys import host_file

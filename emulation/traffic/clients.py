@@ -23,8 +23,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from controller.processes.waiting import wait_until
 from emulation.fabric.fabric import EmulatedFabric, EmulationError
-from emulation.processes import end_process, wait_until
+from emulation.processes import end_process
 from emulation.resource import Resource
 
 LOOK_S = 0.001

@@ -74,7 +74,9 @@ ORDER: Mapping[str, str] = {
     """,
 }
 LESS: Mapping[str, frozenset[str]] = {
-    "webui": frozenset({"controller.processes.logs", "controller.store", "protocol", "topology"})
+    "webui": frozenset(
+        {"controller.processes.logs", "controller.processes.waiting", "controller.store", "protocol", "topology"}
+    )
 }
 """Of what is below, a package may import only this."""
 MODULES_MAX = 15

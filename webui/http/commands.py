@@ -5,10 +5,10 @@ A change goes into the store; the store bridge carries it to the coordinator, wh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from controller.processes.waiting import wait_until
 from controller.store.store import Store
 from webui.http.errors import RequestRefused
 from webui.http.schema import ControlRequest, PolicyChange, Weight
@@ -110,7 +110,7 @@ def apply(
         store.change_policy(changed)
     if change.override is not None:
         store.set_override(change.override)
-    taken = reading.alive and _within(SEEN_S, lambda: _seen(store.status() or {}, change))
+    taken = reading.alive and wait_until(lambda: _seen(store.status() or {}, change), SEEN_S, LOOK_S)
     after = poller.read(fresh_ns=0)
     if taken:
         text = f"in force: {describe(change)}"
@@ -159,12 +159,3 @@ def _seen(status: Mapping[str, Any], change: PolicyChange) -> bool:
     weights = None if change.weights is None else [[w.source, w.destination, w.weight] for w in change.weights]
     wanted = {"policy": change.policy, "slice_ns": change.slice_ns, "override": change.override, "weights": weights}
     return all(status.get(name) == value for name, value in wanted.items() if value is not None)
-
-
-def _within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_S)
-    return True

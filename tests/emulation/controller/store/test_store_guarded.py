@@ -14,8 +14,9 @@ import redis
 
 from controller.election.lease import LeaseStore, NotConfirmed
 from controller.processes.identity import with_owner
+from controller.processes.waiting import wait_until
 from controller.store.store import Store, StoreUnavailable
-from emulation.processes import end_process, wait_until
+from emulation.processes import end_process
 from tests import needs
 from tests.emulation.operating import baton, free_port
 
