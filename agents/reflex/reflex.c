@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "blake2s.h"
+#include "wire.h"
 
 #define CLASSES 8
 #define FRAMES 64        /* read in one wait; a flood is read in several waits */
@@ -23,17 +24,13 @@
 #define PARTNERS 32
 #define STEPS 2
 #define QUEUES 128
-#define CONTROL_BYTES 1514
 #define LEAD_STEP_NS 1000
 #define REHEARSAL_NS 20000 /* a rehearsal usually takes less than this */
 #define CLOSE_NS 10000   /* when a step is nearer than this, the wait only spins */
 
 enum { WHOLE = 60, OPCODE_AT = 14, ENABLE_AT = 16, TIMES_AT = 18, PFC = 0x0101, PAUSE = 0x0001 };
-/* A control frame (protocol/wire.py), and a CONDITIONS body (protocol/bodies/host_control.py) */
-enum { ETHERTYPE_AT = 12, MAGIC_AT = 14, VERSION_AT = 16, KIND_AT = 17, FLAGS_AT = 18, LENGTH_AT = 20 };
-enum { SENDER_AT = 22, EPOCH_AT = 26, SEQUENCE_AT = 30, BODY = 38 };
-enum { ETHERTYPE = 0x88b5, MAGIC = 0x4254, CONDITIONS = 20, COORDINATOR = 1 };
-enum { PAGE_AT = 8, ONE_PAGE = 1, HEAD = 12, ENTRY = 32, FROM_AT = 8, UNTIL_AT = 16, RATE_AT = 24 };
+/* A CONDITIONS body (protocol/bodies/host_control.py) */
+enum { CONDITIONS = 20, PAGE_AT = 8, ONE_PAGE = 1, HEAD = 12, ENTRY = 32, FROM_AT = 8, UNTIL_AT = 16, RATE_AT = 24 };
 static const uint8_t GROUP_AND_TYPE[] = {0x01, 0x80, 0xc2, 0x00, 0x00, 0x01, 0x88, 0x08};
 
 struct batch {           /* consecutive rtnetlink messages that request no acknowledgement */
@@ -133,22 +130,13 @@ static void rehearse(struct reflex *r) {
     r->rehearsed_ns = monotonic_ns();
 }
 
-static uint16_t read_u16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
-
-static uint64_t read_number(const uint8_t *at, int bytes) {
-    uint64_t value = 0;
-    while (bytes--)
-        value = value << 8 | *at++;
-    return value;
-}
-
 /* Finds the classes that a frame pauses (`close`) and resumes (`open`); none for a frame that the agent only counts. The
  * checks are those of protocol/pfc.py. */
 static void read_pause(const struct reflex *r, const uint8_t *frame, uint64_t length, uint8_t *close, uint8_t *open) {
     *close = *open = 0;
     if (length < WHOLE || memcmp(frame, GROUP_AND_TYPE, 6) || memcmp(frame + 12, GROUP_AND_TYPE + 6, 2))
         return;
-    uint16_t opcode = read_u16(frame + OPCODE_AT), enabled = read_u16(frame + ENABLE_AT);
+    uint16_t opcode = read2(frame + OPCODE_AT), enabled = read2(frame + ENABLE_AT);
     if (opcode == PAUSE)
         enabled = 0xff;
     else if (opcode != PFC || enabled >> CLASSES)
@@ -159,7 +147,7 @@ static void read_pause(const struct reflex *r, const uint8_t *frame, uint64_t le
     for (int class = 0; known && class < CLASSES; class++)
         if (enabled >> class & 1 && !(r->ignored >> class & 1)) {
             int at = opcode == PAUSE ? ENABLE_AT : TIMES_AT + 2 * class;
-            *(read_u16(frame + at) ? close : open) |= 1 << class;
+            *(read2(frame + at) ? close : open) |= 1 << class;
         }
 }
 
@@ -205,22 +193,22 @@ static void take_pauses(struct reflex *r, int may_open) {
  * protocol/bodies/host_control.py. */
 static int read_conditions(const struct reflex *r, const uint8_t *frame, uint64_t length, int64_t now_ns, uint8_t *blocked) {
     if (length < BODY + HEAD + BLAKE2S_TAG || frame[KIND_AT] != CONDITIONS || memcmp(frame, r->own_address, 6) ||
-        memcmp(frame + 6, r->leader_address, 6) || read_u16(frame + ETHERTYPE_AT) != ETHERTYPE ||
-        read_u16(frame + MAGIC_AT) != MAGIC || frame[VERSION_AT] != r->version || read_u16(frame + FLAGS_AT))
+        memcmp(frame + 6, r->leader_address, 6) || read2(frame + TYPE_AT) != ETHERTYPE ||
+        read2(frame + MAGIC_AT) != MAGIC || frame[VERSION_AT] != r->version || read2(frame + FLAGS_AT))
         return 0;
-    uint64_t size = read_u16(frame + LENGTH_AT), now = (uint64_t)(now_ns + r->offset_ns);
+    uint64_t size = read2(frame + LENGTH_AT), now = (uint64_t)(now_ns + r->offset_ns);
     const uint8_t *body = frame + BODY, *end = body + size;
-    if (BODY + size + BLAKE2S_TAG != length || (size - HEAD) % ENTRY || read_number(frame + SENDER_AT, 4) != COORDINATOR ||
-        read_number(frame + EPOCH_AT, 4) != r->epoch || read_number(frame + SEQUENCE_AT, 8) <= r->sequence ||
-        read_number(body + PAGE_AT, 4) != ONE_PAGE || !blake2s_verifies(r->key, frame, BODY + size, end))
+    if (BODY + size + BLAKE2S_TAG != length || (size - HEAD) % ENTRY || read4(frame + SENDER_AT) != LEADER ||
+        read4(frame + EPOCH_AT) != r->epoch || read8(frame + SEQUENCE_AT) <= r->sequence ||
+        read4(body + PAGE_AT) != ONE_PAGE || !blake2s_verifies(r->key, frame, BODY + size, end))
         return 0;
     enum { UNSAID, NOT_MET, MET };
     memset(blocked, UNSAID, r->queue_count);
     for (const uint8_t *entry = body + HEAD; entry < end; entry += ENTRY) {
-        uint64_t from = read_number(entry + FROM_AT, 8), until = read_number(entry + UNTIL_AT, 8), at = 0;
-        while (at < r->queue_count && r->queue[at].number != read_number(entry, 4))
+        uint64_t from = read8(entry + FROM_AT), until = read8(entry + UNTIL_AT), at = 0;
+        while (at < r->queue_count && r->queue[at].number != read4(entry))
             at++;
-        if (at == r->queue_count || until < from || read_number(entry + RATE_AT, 8))
+        if (at == r->queue_count || until < from || read8(entry + RATE_AT))
             return 0;
         if (blocked[at] != MET)
             blocked[at] = from <= now && now < until ? MET : NOT_MET;
@@ -237,9 +225,9 @@ int32_t reflex_read_conditions(const struct reflex *r, const uint8_t *frame, uin
 
 /* Leaves the frame in the socket: the agent reads it too. */
 static void take_conditions(struct reflex *r) {
-    uint8_t frame[CONTROL_BYTES], blocked[QUEUES];
+    uint8_t frame[LONGEST], blocked[QUEUES];
     ssize_t length = recv(r->control_fd, frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC);
-    if (length < 0 || length > CONTROL_BYTES || !read_conditions(r, frame, length, monotonic_ns(), blocked))
+    if (length < 0 || length > LONGEST || !read_conditions(r, frame, length, monotonic_ns(), blocked))
         return;
     int opened = 0;
     for (struct queue *queue = r->queue; queue < r->queue + r->queue_count; queue++)

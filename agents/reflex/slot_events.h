@@ -20,7 +20,7 @@ static void backlogged(struct slots *s, uint32_t at, int64_t now_ns) {
     struct state state = gate_state(s, &s->gate[at]);
     if (s->refused_errno)
         return;
-    d->waiting_bytes = state.backlog > FRAME_BYTES ? state.backlog : FRAME_BYTES;
+    d->waiting_bytes = state.backlog > LONGEST ? state.backlog : LONGEST;
     send_backlog(s);
     if (s->terms.poll_ns)
         s->terms.poll_until_ns = now_ns + s->terms.poll_ns;

@@ -6,7 +6,6 @@
 
 #include "slots.h"
 
-#define WINDOW 64
 #define SECOND_NS 1000000000LL
 
 /* Rounds down, as Python's // does; `by` is positive. */
@@ -35,21 +34,6 @@ static uint32_t place_of(const struct slots *s, uint32_t node) {
         if (s->gate[at].node == node)
             return at;
     return DESTINATIONS;
-}
-
-/* As protocol.auth.ReplayWindow.accept. */
-static int window_accepts(struct terms *terms, uint64_t sequence) {
-    if (sequence > terms->highest) {
-        uint64_t ahead = sequence - terms->highest;
-        terms->seen = ahead < WINDOW ? terms->seen << ahead | 1 : 1;
-        terms->highest = sequence;
-        return 1;
-    }
-    uint64_t behind = terms->highest - sequence;
-    if (behind >= WINDOW || terms->seen >> behind & 1)
-        return 0;
-    terms->seen |= 1ULL << behind;
-    return 1;
 }
 
 /* Whether a grant of nothing, which takes a slot back, is about one that is neither open nor granted before in the same body. */
@@ -94,7 +78,7 @@ static int can_take(struct slots *s, const uint8_t *frame, uint64_t size) {
     return size == BODY + length + TAG && read4(frame + SENDER_AT) == LEADER && read4(frame + EPOCH_AT) == terms->epoch &&
            (frame[KIND_AT] == DIRECTIVE ? plain(s, frame + BODY, length) : is_unwanted(terms, frame[KIND_AT])) &&
            blake2s_verifies(terms->from_leader, frame, BODY + length, frame + BODY + length) &&
-           window_accepts(terms, read8(frame + SEQUENCE_AT));
+           window_accepts(&terms->window, read8(frame + SEQUENCE_AT));
 }
 
 /* Sends a frame to the leader, through the interface's queues: it wakes them. */

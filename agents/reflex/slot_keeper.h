@@ -7,7 +7,7 @@
 #include "slot_frames.h"
 #include "slot_gates.h"
 
-enum { FRAME_BYTES = 1514, FIRST_CHECK_NS = 2000000, USED_UP_FOR_NS = 250000000 };
+enum { FIRST_CHECK_NS = 2000000, USED_UP_FOR_NS = 250000000 };
 
 static int64_t clock_now(const struct slots *s) {
     struct timespec now;
@@ -89,7 +89,7 @@ static void open_slot(struct slots *s, const struct slot *slot) {
 }
 
 static void remember_use(struct destination *d, int64_t unspent, int64_t now_ns) {
-    d->used_up_until_ns = unspent < FRAME_BYTES ? now_ns + USED_UP_FOR_NS : 0;
+    d->used_up_until_ns = unspent < LONGEST ? now_ns + USED_UP_FOR_NS : 0;
 }
 
 static void yield_slot(struct slots *s, uint32_t at, int64_t passed) {
@@ -135,7 +135,7 @@ static void end_slot(struct slots *s, uint32_t at, int64_t now_ns) {
     }
     int64_t unspent = d->bytes - (state.passed - d->passed_before);
     remember_use(d, unspent, now_ns);
-    if (unspent >= FRAME_BYTES) {
+    if (unspent >= LONGEST) {
         gate_shut(s, &s->gate[at]);
         s->voided_bytes += unspent;
     }

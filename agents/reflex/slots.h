@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "blake2s.h"
+#include "replay_window.h"
 #include "wire.h"
 
 #define DESTINATIONS 64
@@ -21,7 +22,7 @@ struct terms {
     uint32_t epoch, node;
     uint64_t unwanted;      /* bit n: no part of the agent handles messages of type n */
     uint64_t sequence;      /* of the agent's last frame */
-    uint64_t highest, seen; /* the window of the leader's frames to this host alone; bit n of `seen`: highest - n */
+    struct replay_window window; /* of the leader's frames to this host alone */
     int64_t offset_ns, taken_ns, drift_ppb; /* of the clock's best sample (agents/loop/clock.py) */
     int64_t hysteresis_ns, link_bps;
     int64_t answered_ns; /* when the newest frame to this host alone came */

@@ -22,7 +22,6 @@
 #define FIRST_PINGS 16
 #define QUESTIONS 3
 #define DRIFT_PPB 20000
-#define FRAME_BYTES 1514
 #define PAGE_ENTRIES 69 /* fit into a page of a REPORT; of a BACKLOG one more */
 #define QUEUE_BYTES 1514000 /* what waits at the gate of a sender that always sends: 1,000 packets */
 

@@ -3,6 +3,7 @@
 #define BATON_SWARM_HOSTS_H
 #include "frames.h"
 #include "links.h"
+#include "replay_window.h"
 
 #define NEVER INT64_MAX
 #define MS 1000000LL
@@ -47,7 +48,8 @@ struct host {
     uint32_t to_leader[8], from_leader[8], address, node, epoch, target_count, pings;
     char name[NAME];
     enum state state;
-    uint64_t sequence, nonce, heard_sequence, seen, report_number, backlog_number, best_delay_ns, random, rate_bps;
+    struct replay_window window; /* of the leader's frames */
+    uint64_t sequence, nonce, report_number, backlog_number, best_delay_ns, random, rate_bps;
     int64_t begin_ns, skew_ns, error_ns, best_ns;
     int64_t hysteresis_ns, fail_open_ns, report_ns;
     int64_t retry_ns, register_ns, ping_ns, report_due_ns, told_due_ns, look_ns, slot_due_ns, arrival_ns, ask_ns, ask_after_ns;

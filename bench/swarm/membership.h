@@ -39,7 +39,7 @@ static void begin_registering(struct swarm *s, struct host *h, int64_t now) {
 }
 
 static void new_leader(struct swarm *s, struct host *h, uint32_t epoch, const uint8_t mac[6], int64_t now) {
-    h->epoch = epoch, h->nonce++, h->heard_sequence = h->seen = 0, h->synchronised = 0, h->pings = 0, h->error_ns = 0;
+    h->epoch = epoch, h->nonce++, h->window = (struct replay_window){0}, h->synchronised = 0, h->pings = 0, h->error_ns = 0;
     memcpy(h->leader_mac, mac, 6);
     memset(&h->directory, 0, sizeof h->directory);
     memset(&h->regulation, 0, sizeof h->regulation);

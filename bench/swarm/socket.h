@@ -7,8 +7,6 @@
 #include "clock.h"
 #include "pages.h"
 
-#define WINDOW 64
-
 /* Sends frames, the first PING of them not before the time that is noted as when it was asked: each frame that leaves may wake
  * the coordinator at once on this processor, so those before it take a while. */
 static void flush(struct swarm *s) {
@@ -36,20 +34,6 @@ static void flush(struct swarm *s) {
     s->out_count = s->out_ping = 0;
 }
 
-static int accepts(struct host *h, uint64_t sequence) {
-    if (sequence > h->heard_sequence) {
-        uint64_t by = sequence - h->heard_sequence;
-        h->seen = by < WINDOW ? h->seen << by | 1 : 1;
-        h->heard_sequence = sequence;
-        return 1;
-    }
-    uint64_t back = h->heard_sequence - sequence;
-    if (back >= WINDOW || h->seen >> back & 1)
-        return 0;
-    h->seen |= 1ULL << back;
-    return 1;
-}
-
 static void take(struct swarm *s, const uint8_t *frame, uint32_t length, int64_t came_ns, int64_t now) {
     uint32_t number = (uint32_t)get(frame + 2, 4) - 1;
     s->counts.received++;
@@ -67,7 +51,7 @@ static void take(struct swarm *s, const uint8_t *frame, uint32_t length, int64_t
     }
     if (epoch > h->epoch)
         new_leader(s, h, epoch, frame + 6, now);
-    if (!accepts(h, get(frame + AT_SEQUENCE, 8))) {
+    if (!window_accepts(&h->window, get(frame + AT_SEQUENCE, 8))) {
         s->counts.refused++;
         return;
     }

@@ -56,7 +56,7 @@ static void arrive(struct swarm *s, struct host *h, int64_t now) {
     double bytes = -__builtin_log(1 - share(&h->random)) * s->mean_bytes;
     int fresh = t->backlog < 1;
     h->arrival_ns = now + 1 + (int64_t)(-__builtin_log(1 - share(&h->random)) * s->mean_bytes / (s->load_rate * h->rate));
-    t->backlog += bytes < FRAME_BYTES ? FRAME_BYTES : bytes, t->was_empty = 0;
+    t->backlog += bytes < MOST_FRAME ? MOST_FRAME : bytes, t->was_empty = 0;
     s->active[h - s->host] = 1;
     if (fresh && gated(h, t) && !t->is_open)
         send_backlog(s, h);

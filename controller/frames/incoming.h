@@ -140,7 +140,7 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
     if (ends_batch(f, peer, kind))
         return LATER;
     uint64_t sequence = read8(frame + SEQUENCE_AT);
-    if (!in->tagged[at] || !window_accepts(peer, sequence))
+    if (!in->tagged[at] || !peer_accepts(peer, sequence))
         return LEFT;
     peer->last_heard_ns = now_ns;
     if (proves)

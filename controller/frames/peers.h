@@ -2,16 +2,16 @@
 #ifndef BATON_PEERS_H
 #define BATON_PEERS_H
 #include "blake2s.h"
+#include "replay_window.h"
 #include "wire.h"
 
 #define NODES 0x4000 /* node ids are below this */
-#define WINDOW 64
 #define JUMP (1ULL << 40) /* see protocol/auth.py */
 #define NEVER (-1)
 
 /* Known to ctypes as `Peer`. */
 struct peer {
-    uint64_t highest, seen; /* the replay window; bit n of `seen`: highest - n */
+    struct replay_window window;
     uint64_t queue_sequence; /* of the last BACKLOG or YIELD that was taken here, under this enrolment */
     int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
     int64_t told_ns; /* the delay that the policy knows; NEVER: none */
@@ -23,20 +23,9 @@ struct peer {
 };
 
 /* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */
-static inline int window_accepts(struct peer *peer, uint64_t sequence) {
-    if (sequence > peer->highest) {
-        uint64_t ahead = sequence - peer->highest;
-        if (ahead > JUMP)
-            return 0;
-        peer->seen = ahead < WINDOW ? peer->seen << ahead | 1 : 1;
-        peer->highest = sequence;
-        return 1;
-    }
-    uint64_t behind = peer->highest - sequence;
-    if (behind >= WINDOW || peer->seen >> behind & 1)
-        return 0;
-    peer->seen |= 1ULL << behind;
-    return 1;
+static inline int peer_accepts(struct peer *peer, uint64_t sequence) {
+    const struct replay_window *window = &peer->window;
+    return (sequence <= window->highest || sequence - window->highest <= JUMP) && window_accepts(&peer->window, sequence);
 }
 
 #endif
