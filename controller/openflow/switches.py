@@ -21,19 +21,15 @@ from controller.openflow.port_queues import PortQueues
 from controller.openflow.roles import Claim
 from controller.openflow.tables.closing import Closing
 from controller.openflow.tables.flowtable import Change, Table, pieces
-from controller.openflow.tables.forwarding import (
-    CLASSIFY,
-    FLOOD_GROUP,
-    LEARN,
-    LLDP_FLOW,
-    ORIGIN,
+from controller.openflow.tables.forwarding import CLASSIFY, FLOOD_GROUP, LEARN, LLDP_FLOW, ORIGIN
+from controller.openflow.tables.shortfalls import Shortfalls
+from controller.openflow.tables.transition import (
     Transition,
     perhaps_open,
     transition,
     without_new_links,
     without_new_root,
 )
-from controller.openflow.tables.shortfalls import Shortfalls
 from controller.openflow.view import Port, View
 from protocol.units import MILLISECOND_NS
 

@@ -21,7 +21,8 @@ from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.intake.messages import admits
 from controller.openflow.learned import FabricLearner
 from controller.openflow.tables.flowtable import Change, Flow, Match
-from controller.openflow.tables.forwarding import LLDP_FLOW, Forwarding, transition
+from controller.openflow.tables.forwarding import LLDP_FLOW, Forwarding
+from controller.openflow.tables.transition import transition
 from controller.openflow.view import Link, Port, View
 from controller.openflow.view import Switch as SwitchSeen
 

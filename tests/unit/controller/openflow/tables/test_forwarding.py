@@ -20,8 +20,8 @@ from controller.openflow.tables.forwarding import (
     LLDP_MAC,
     ControlAttachment,
     Forwarding,
-    transition,
 )
+from controller.openflow.tables.transition import transition
 from controller.openflow.view import Link, Port, Switch, View
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, push, tables

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.tables.flowtable import Change, Table, pieces
-from controller.openflow.tables.forwarding import Forwarding, transition
+from controller.openflow.tables.forwarding import Forwarding
+from controller.openflow.tables.transition import transition
 from controller.openflow.view import Link, Switch, View
 from tests.unit.controller.openflow.fake_of_table import FakeNetwork, Frame, tables
 from tests.unit.controller.openflow.tables.test_forwarding import BROADCAST, STRANGER, applied, fabric, mac
