@@ -23,7 +23,8 @@ from agents.host_control.queue_conditions import QueueConditions
 from agents.host_control.week_queues import WeekQueues
 from agents.host_control.week_schedule import WeekCounters, WeekSchedule
 from agents.kernel import capabilities
-from agents.kernel.probe import GateUnavailable, ProbeRefused, probed_gate
+from agents.kernel.features import GateUnavailable
+from agents.kernel.probe import ProbeRefused, probed_gate
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
 from agents.membership.keys import Keys
 from agents.permission.counters import Counters

@@ -1,4 +1,4 @@
-"""Finds by trial which features Baton can use on this kernel, and which kind of gate follows from them.
+"""Finds by trial which features (agents/kernel/features.py) Baton can use on this kernel.
 
 An edge file: it runs iproute2, reads /proc and /sys, and calls bpf(2). Every trial that needs an interface
 has a network namespace of its own (`unshare --net`), which is gone when the trial's process is; programs and
@@ -17,14 +17,11 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-GateName = Literal["tbf", "plug"]
-"""A kind of gate, named as the kernel names its qdisc."""
+from agents.kernel.features import CANDIDATES, Candidate, Feature, GateName, Program, Tc, chosen_gate
 
 TRIAL_SECONDS = 10.0
 """How long one trial may take before the probe is given up."""
@@ -32,62 +29,6 @@ TRIAL_SECONDS = 10.0
 
 class ProbeRefused(Exception):
     """The probe cannot run at all; says what is missing."""
-
-
-class GateUnavailable(ValueError):
-    """The requested gate is unknown or not in this kernel; says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """One thing that a kernel or host may have.
-
-    Attributes:
-        name: as the kernel or its tools name it; unique within its kind.
-        kind: qdisc, filter, device, bpf, congestion control, datapath, permission, timer or tool.
-        present: whether the trial succeeded.
-        instead: what Baton does without it; empty where it is present.
-        improve: the package or module that brings it; empty where it is present.
-    """
-
-    name: str
-    kind: str
-    present: bool
-    instead: str
-    improve: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A feature to try; `succeeds` tries it."""
-
-    name: str
-    kind: str
-    succeeds: Callable[[], bool]
-    instead: str
-    improve: str
-
-
-def chosen_gate(features: Iterable[Feature], wanted: str) -> GateName:
-    """The kind of gate to build: `wanted` is "auto" (the credit gate, tbf), "tbf" or "plug". Pure.
-
-    Raises:
-        GateUnavailable: `wanted` is none of the three, or the kernel lacks that gate. No other gate takes
-            its place: a tbf bounds a slice by bytes and a plug by time, so they are not equal.
-    """
-    if wanted not in ("auto", "tbf", "plug"):
-        raise GateUnavailable(f"gate: {wanted!r} is not a gate; use 'auto', 'tbf' or 'plug'")
-    gate: GateName = "plug" if wanted == "plug" else "tbf"
-    qdiscs = {feature.name: feature for feature in features if feature.kind == "qdisc"}
-    found = qdiscs.get(gate)
-    if found is not None and found.present:
-        return gate
-    other: GateName = "tbf" if gate == "plug" else "plug"
-    there = qdiscs.get(other)
-    remedy = found.improve if found is not None else f"modprobe sch_{gate}"
-    if there is not None and there.present:
-        remedy += f"; or use {other!r}"
-    raise GateUnavailable(f"gate: {gate!r} is not in this kernel; {remedy}")
 
 
 def probed_gate(wanted: str) -> GateName:
@@ -100,7 +41,7 @@ def probed_gate(wanted: str) -> GateName:
     if wanted in ("auto", "tbf"):
         return "tbf"
     _require_namespaces()
-    return chosen_gate([_feature(trial) for trial in _trials() if trial.name in ("tbf", "plug")], wanted)
+    return chosen_gate([_feature(tried) for tried in CANDIDATES if tried.name in ("tbf", "plug")], wanted)
 
 
 def timers_are_fine(psched: str) -> bool:
@@ -127,13 +68,23 @@ def probe() -> list[Feature]:
         ProbeRefused: iproute2 or util-linux is not installed, or this process may make no network namespace.
     """
     _require_namespaces()
-    return [_feature(trial) for trial in _trials()]
+    return [_feature(tried) for tried in CANDIDATES]
 
 
-def _feature(trial: _Trial) -> Feature:
-    if trial.succeeds():
-        return Feature(trial.name, trial.kind, True, "", "")
-    return Feature(trial.name, trial.kind, False, trial.instead, trial.improve)
+def _feature(tried: Candidate) -> Feature:
+    if _succeeds(tried):
+        return Feature(tried.name, tried.kind, True, "", "")
+    return Feature(tried.name, tried.kind, False, tried.instead, tried.improve)
+
+
+def _succeeds(tried: Candidate) -> bool:
+    match tried.trial:
+        case Tc(commands):
+            return _accepted(*commands)
+        case Program(arguments, stdin):
+            return _runs(*arguments, stdin=stdin)
+        case None:
+            return _TRIALS[tried.name]()
 
 
 def _require_namespaces() -> None:
@@ -290,115 +241,14 @@ def has_struct_ops() -> bool:
         return False
 
 
-def _module(name: str) -> str:
-    return f"modprobe {name} (package linux-image-amd64 on Debian, linux-modules-extra-$(uname -r) on Ubuntu)"
-
-
-_NOTHING = "nothing: Baton needs it"
-_STOCK_KERNEL = "boot a stock kernel (package linux-image-amd64 on Debian, linux-image-generic on Ubuntu)"
-
-
-def _trials() -> list[_Trial]:
-    """All features that the probe tries, with what Baton does without each. The only list of features."""
-
-    def qdisc(name: str, instead: str, options: str = "") -> _Trial:
-        # clsact has a place of its own beside the root
-        place = name if name == "clsact" else f"root {name} {options}"
-        module = {"pfifo": _STOCK_KERNEL, "clsact": _module("sch_ingress")}.get(name, _module(f"sch_{name}"))
-        return _Trial(name, "qdisc", lambda: _accepted(f"qdisc add dev lo {place}"), instead, module)
-
-    def tc_filter(name: str, instead: str, options: str) -> _Trial:
-        commands = ("qdisc add dev lo clsact", f"filter add dev lo egress protocol all {name} {options}")
-        return _Trial(name, "filter", lambda: _accepted(*commands), instead, _module(f"cls_{name}"))
-
-    def tool(name: str, instead: str, improve: str, *arguments: str, stdin: str = "") -> _Trial:
-        return _Trial(name, "tool", lambda: _runs(name, *arguments, stdin=stdin), instead, improve)
-
-    return [
-        qdisc("htb", _NOTHING),
-        qdisc(
-            "tbf", "plug gate, by time instead of bytes (set gate: plug)", "rate 1mbit burst 2000 limit 3000"
-        ),
-        qdisc("pfifo", _NOTHING),
-        qdisc("clsact", _NOTHING),
-        qdisc("plug", "tbf credit gate", "limit 100000"),
-        qdisc("prio", "strict priority by HTB class prio"),
-        qdisc("red", "an eBPF classifier that marks by the true queue", "limit 100000 avpkt 1000 bandwidth 10mbit"),
-        qdisc("fq", "TCP's own pacing timers"),
-        qdisc("fq_codel", "one pfifo per V2V flow"),
-        qdisc("netem", "emulated links without added delay or loss", "delay 1ms"),
-        tc_filter("u32", _NOTHING, "match u32 0 0"),
-        tc_filter("bpf", _NOTHING, 'bytecode "1,6 0 0 4294967295"'),
-        _Trial("ifb", "device", _has_ifb, "queues at egress only", _module("ifb")),
-        _Trial(
-            "JIT",
-            "bpf",
-            _has_jit,
-            "BPF interpreter, and MCP by sock_ops beside the kernel's dctcp",
-            "run as root; sysctl net.core.bpf_jit_enable=1",
-        ),
-        _Trial(
-            "BTF",
-            "bpf",
-            _BTF.exists,
-            "the kernel's own congestion control, no MCP",
-            f"{_STOCK_KERNEL}: CONFIG_DEBUG_INFO_BTF",
-        ),
-        _Trial("program load", "bpf", _loads_program, _NOTHING, f"run as root; {_STOCK_KERNEL}"),
-        _Trial("ring buffer", "bpf", _makes_ring_buffer, "maps read periodically", "Linux 5.8 or later"),
-        _Trial(
-            "struct_ops",
-            "bpf",
-            has_struct_ops,
-            "MCP by sock_ops beside the kernel's dctcp",
-            f"Linux 5.6 or later with BTF and JIT; {_STOCK_KERNEL}",
-        ),
-        _Trial(
-            "dctcp",
-            "congestion control",
-            lambda: has_congestion_control("dctcp"),
-            "baton_dctcp, the same as eBPF",
-            _module("tcp_dctcp"),
-        ),
-        _Trial(
-            "openvswitch",
-            "datapath",
-            lambda: _runs("genl", "ctrl", "get", "name", "ovs_datapath"),
-            "datapath_type=netdev",
-            f"apt install openvswitch-switch; {_module('openvswitch')}",
-        ),
-        _Trial(
-            "SCHED_FIFO",
-            "permission",
-            lambda: _runs("chrt", "--fifo", "1", "true"),
-            "ordinary scheduling, so later gates under load",
-            "run as root, or LimitRTPRIO= in the systemd unit",
-        ),
-        _Trial(
-            "high-resolution timers",
-            "timer",
-            lambda: timers_are_fine(_text("/proc/net/psched")),
-            "slices no shorter than a tick",
-            f"boot without highres=off; {_STOCK_KERNEL}",
-        ),
-        tool(
-            "clang",
-            "eBPF programs compiled elsewhere",
-            "apt install clang llvm libbpf-dev",
-            "-target",
-            "bpf",
-            "-x",
-            "c",
-            "-c",
-            "-o",
-            os.devnull,
-            "-",
-            stdin="int nothing(void) { return 0; }\n",
-        ),
-        tool(
-            "bpftool",
-            "no eBPF tagger or congestion control",
-            "apt install bpftool on Debian, linux-tools-common linux-tools-$(uname -r) on Ubuntu",
-            "version",
-        ),
-    ]
+_TRIALS: Mapping[str, Callable[[], bool]] = {
+    "ifb": _has_ifb,
+    "JIT": _has_jit,
+    "BTF": _BTF.exists,
+    "program load": _loads_program,
+    "ring buffer": _makes_ring_buffer,
+    "struct_ops": has_struct_ops,
+    "dctcp": lambda: has_congestion_control("dctcp"),
+    "high-resolution timers": lambda: timers_are_fine(_text("/proc/net/psched")),
+}
+"""By name of the candidates that say no trial."""

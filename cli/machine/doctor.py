@@ -19,11 +19,11 @@ from cli.reach import open_store, store_options
 from cli.values import refuse
 
 if TYPE_CHECKING:
-    from agents.kernel.probe import Feature
+    from agents.kernel.features import Feature
 
 
 class Row(NamedTuple):
-    """A kernel feature (as in agents.kernel.probe), a program or a library that Baton can use."""
+    """A kernel feature (as in agents.kernel.features), a program or a library that Baton can use."""
 
     name: str
     kind: str

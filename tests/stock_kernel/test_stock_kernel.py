@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.kernel.probe import Feature, chosen_gate, probe
+from agents.kernel.features import Feature, chosen_gate
+from agents.kernel.probe import probe
 from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl, available
 
 pytestmark = pytest.mark.skipif(

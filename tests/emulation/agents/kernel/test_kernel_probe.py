@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.kernel.probe import Feature, ProbeRefused, chosen_gate, probe
+from agents.kernel.features import Feature, chosen_gate
+from agents.kernel.probe import ProbeRefused, probe
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces"),

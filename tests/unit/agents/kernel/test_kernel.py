@@ -3,7 +3,8 @@
 import pytest
 
 from agents.kernel import probe
-from agents.kernel.probe import Feature, GateUnavailable, chosen_gate, probed_gate, timers_are_fine
+from agents.kernel.features import CANDIDATES, Feature, GateUnavailable, chosen_gate
+from agents.kernel.probe import probed_gate, timers_are_fine
 
 
 def kernel(**qdiscs: bool) -> list[Feature]:
@@ -72,3 +73,7 @@ def test_a_plug_that_this_kernel_lacks_is_refused_before_an_interface_is_touched
     assert probed_gate("auto") == probed_gate("tbf") == "tbf"
     monkeypatch.setattr(probe, "_accepted", lambda *commands: True)
     assert probed_gate("plug") == "plug"
+
+
+def test_each_feature_has_one_way_to_try_it() -> None:
+    assert sorted(tried.name for tried in CANDIDATES if tried.trial is None) == sorted(probe._TRIALS)
