@@ -41,7 +41,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,8 @@ def _apart(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
 
 @dataclass(slots=True)
 class _Times:
+    """Of the policy's calls, and what it granted."""
+
     events_ns: int = 0
     plans_ns: int = 0
     longest_ns: int = 0
@@ -147,115 +149,142 @@ class _Times:
     grants: int = 0
     regrants: int = 0
     revokes: int = 0
+    seen: int = 0
+    """The highest number of a slot that was granted."""
+
+
+class _Slots:
+    """Slots of a slice on a tree: hosts and a policy, from tick to tick."""
+
+    def __init__(self, name: str, case: Case, load: float | None) -> None:
+        self._case, self._load = case, load
+        self._network, self._pairs = case.network(), case.pairs()
+        wanted_bps = None if load is None else admissible_bps(self._network, self._pairs, load * HEADROOM)
+        rate_bps = self._network.node_rate_bps(0)
+        self._slot_bytes = int(rate_bps * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
+        bytes_s = None if wanted_bps is None else wanted_bps / 8
+        self._hosts = Hosts(case.hosts, self._pairs, bytes_s, self._slot_bytes, case.seed)
+        self._before_mb = rss_mb()
+        self._make = SCHEDULERS[case.policy][name]
+        self._schedule = self._make(case.slice_ns, HEADROOM, False)
+        if load is not None:
+            self._schedule.calls = None  # they would be some gigabytes
+        self._now_ns = SECOND_NS
+        self._schedule.start(self._network, self._pairs, self._now_ns)
+        self._lead_ns = min(LEAD_NS, case.slice_ns)
+        self._tick_ns = case.slice_ns // TICKS
+        self._foresight = Foresight()
+        self._told_slots = self._told_yields = 0
+        self._alone: Alone | None = None
+
+    def measure(self) -> dict[str, Any]:
+        """The figures."""
+        case, hosts = self._case, self._hosts
+        looks = min(MOST_LOOKS, LOOK_NS // case.slice_ns)
+        warm = WARM_SLICES + looks if self._load is None else max(WARM_SLICES + looks, case.slices // 2)
+        start, early = self._pass(warm, joining=True)
+        hosts.forget()
+        if self._schedule.calls:
+            self._schedule.calls.begin()
+        begun_ns, came_from = self._now_ns, hosts.waiting_bytes.copy()
+        if self._load is not None:
+            self._alone = Alone(self._network, self._pairs, HEADROOM, came_from)
+        slots, waiting, quarters = [early], [int(came_from.sum())], list[_Times]()
+        for quarter in range(QUARTERS):
+            slices = (quarter + 1) * case.slices // QUARTERS - quarter * case.slices // QUARTERS
+            times, granted = self._pass(slices, joining=False)
+            quarters.append(times)
+            slots.append(granted)
+            waiting.append(int(hosts.waiting_bytes.sum()))
+        measured_ns = self._now_ns - begun_ns
+        found = self._took(start, quarters, measured_ns)
+        if self._alone is None:
+            bits = _bits(np.concatenate(slots), begun_ns, self._now_ns) + 8 * hosts.rated_bytes
+            best = optimum_bps(self._network, self._pairs, part=HEADROOM) * measured_ns / SECOND_NS
+        else:
+            bits = hosts.sent_bytes * 8
+            # What waited at the beginning could be sent as well.
+            wanted = ((hosts.came_bytes + came_from) * 8 * SECOND_NS / measured_ns).astype(np.float64)
+            best = optimum_bps(self._network, self._pairs, wanted, HEADROOM) * measured_ns / SECOND_NS
+            in_time = optimum_bps(self._network, self._pairs, wanted, HEADROOM, self._alone.passed_bps(measured_ns))
+            found["granted_in_time"] = round(bits / (in_time * measured_ns / SECOND_NS), 4)
+            pair_slots = len(self._pairs) * self._slot_bytes
+            found["queue_slots"] = [round(size / pair_slots, 2) for size in waiting]
+            found["sent_of_what_came"] = round(hosts.sent_bytes / max(1, int(hosts.came_bytes.sum())), 4)
+        found["granted_fraction"] = round(bits / best, 4)
+        found["optimum_gbps"] = round(best / measured_ns * SECOND_NS / 1e9, 1)
+        return found
+
+    def _pass(self, slices: int, joining: bool) -> tuple[_Times, NDArray[np.void]]:
+        """So many slices pass; returns also what was granted. `joining`: all hosts begin within the first one."""
+        times, granted = _Times(), [EMPTY]
+        for tick in range(slices * TICKS):
+            told = self._say(times, 1 / max(1, TICKS - tick) if joining else 1.0)
+            due_ns = self._now_ns + self._lead_ns
+            for _ in range(max(1, self._tick_ns // AGAIN_NS)):
+                if not told and (self._schedule.event_ns is None or self._schedule.event_ns > due_ns):
+                    break
+                told, due_ns = False, self._now_ns
+                granted.append(self._plan(times))
+            self._now_ns += self._tick_ns
+        return times, np.concatenate(granted)
+
+    def _say(self, times: _Times, joining: float) -> bool:
+        """The hosts tell the policy what waits; returns whether they had anything to tell."""
+        said = self._hosts.say(self._tick_ns, self._now_ns, joining=joining)
+        if self._alone is not None:
+            self._alone.take(self._hosts.came_bytes, self._tick_ns)
+        self._told_yields += len(said.returned)
+        if told := bool(len(said.nodes) or len(said.returned)):
+            times.events_ns += self._schedule.say(said, self._now_ns)
+        return told
+
+    def _plan(self, times: _Times) -> NDArray[np.void]:
+        """A review and a plan, which the hosts hear; returns what was granted."""
+        reviewed_ns = self._schedule.review(self._now_ns)
+        times.events_ns += reviewed_ns
+        times.review_ns = max(times.review_ns, reviewed_ns)
+        horizon_ns = self._foresight.horizon_ns(
+            self._now_ns + self._lead_ns, self._case.slice_ns, slots=self._told_slots, yields=self._told_yields
+        )
+        took_ns, grants, revokes = self._schedule.plan(self._now_ns, horizon_ns)
+        times.plans_ns += took_ns
+        times.longest_ns = max(times.longest_ns, took_ns)
+        new = grants[grants["slot"] > times.seen]
+        times.seen = max(times.seen, int(new["slot"].max(initial=0)))
+        times.grants += len(new)
+        self._told_slots += len(new)
+        times.regrants += len(grants) - len(new)
+        times.revokes += len(revokes)
+        self._hosts.hear(grants, revokes)
+        return grants
+
+    def _took(self, start: _Times, quarters: Sequence[_Times], measured_ns: int) -> dict[str, Any]:
+        """The figures of the policy's calls."""
+        events_ns, plans_ns = sum(one.events_ns for one in quarters), sum(one.plans_ns for one in quarters)
+        took_ns, grants = events_ns + plans_ns, sum(one.grants for one in quarters)
+        found: dict[str, Any] = {
+            "ns_per_grant": round(took_ns / max(1, grants), 1),
+            "event_part": round(events_ns / max(1, took_ns), 3),
+            "plan_max_us": round(max(one.longest_ns for one in quarters) / 1e3, 1),
+            "start_max_us": round(start.longest_ns / 1e3, 1),
+            "times_real_time": round(took_ns / measured_ns, 3),
+            "rss_mb": round(rss_mb() - self._before_mb, 1),
+            "network_ms": round(self._schedule.start(self._network, self._pairs, self._now_ns) / 1e6, 1),
+            "grants": grants,
+            "granted_again": sum(one.regrants for one in quarters),
+            "revoked": sum(one.revokes for one in quarters),
+        }
+        if longest_review_ns := max(one.review_ns for one in (start, *quarters)):
+            found["review_max_us"] = round(longest_review_ns / 1e3, 1)
+        other = self._make(self._case.slice_ns, HEADROOM, False)
+        if (took := alone_of(self._schedule, other, self._network, self._pairs)) is not None:
+            found["alone"] = {"ns_per_grant": round(took["ns"] / max(1, grants), 1), "plan_max_us": took["plan_max_us"]}
+        return found
 
 
 def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
-    """Slots of a slice on a tree."""
-    network, pairs = case.network(), case.pairs()
-    wanted_bps = None if load is None else admissible_bps(network, pairs, load * HEADROOM)
-    slot_bytes = int(network.node_rate_bps(0) * HEADROOM * case.slice_ns / 8e9) // FRAME_BYTES * FRAME_BYTES
-    hosts = Hosts(case.hosts, pairs, None if wanted_bps is None else wanted_bps / 8, slot_bytes, case.seed)
-    before_mb = rss_mb()
-    make = SCHEDULERS[case.policy][name]
-    schedule = make(case.slice_ns, HEADROOM, False)
-    if load is not None:
-        schedule.calls = None  # they would be some gigabytes
-    now_ns = SECOND_NS
-    schedule.start(network, pairs, now_ns)
-    lead_ns = min(LEAD_NS, case.slice_ns)
-    tick_ns = case.slice_ns // TICKS
-
-    foresight = Foresight()
-    told_slots = told_yields = 0
-    alone: Alone | None = None
-
-    def pass_slices(slices: int, joining: bool) -> tuple[_Times, NDArray[np.void]]:
-        nonlocal now_ns, told_slots, told_yields
-        times, granted = _Times(), [EMPTY]
-        seen = 0
-        for tick in range(slices * TICKS):
-            said = hosts.say(tick_ns, now_ns, joining=1 / max(1, TICKS - tick) if joining else 1.0)
-            if alone is not None:
-                alone.take(hosts.came_bytes, tick_ns)
-            told = len(said.nodes) or len(said.returned)
-            told_yields += len(said.returned)
-            if told:
-                times.events_ns += schedule.say(said, now_ns)
-            due_ns = now_ns + lead_ns
-            for _ in range(max(1, tick_ns // AGAIN_NS)):
-                if not told and (schedule.event_ns is None or schedule.event_ns > due_ns):
-                    break
-                told, due_ns = 0, now_ns
-                reviewed_ns = schedule.review(now_ns)
-                times.events_ns += reviewed_ns
-                times.review_ns = max(times.review_ns, reviewed_ns)
-                horizon_ns = foresight.horizon_ns(now_ns + lead_ns, case.slice_ns, slots=told_slots, yields=told_yields)
-                took_ns, grants, revokes = schedule.plan(now_ns, horizon_ns)
-                times.plans_ns += took_ns
-                times.longest_ns = max(times.longest_ns, took_ns)
-                new = grants[grants["slot"] > seen]
-                seen = max(seen, int(new["slot"].max(initial=0)))
-                times.grants += len(new)
-                told_slots += len(new)
-                times.regrants += len(grants) - len(new)
-                times.revokes += len(revokes)
-                granted.append(grants)
-                hosts.hear(grants, revokes)
-            now_ns += tick_ns
-        return times, np.concatenate(granted)
-
-    looks = min(MOST_LOOKS, LOOK_NS // case.slice_ns)
-    warm = WARM_SLICES + looks if load is None else max(WARM_SLICES + looks, case.slices // 2)
-    start, early = pass_slices(warm, joining=True)
-    hosts.forget()
-    if schedule.calls:
-        schedule.calls.begin()
-    begun_ns, came_from = now_ns, hosts.waiting_bytes.copy()
-    if load is not None:
-        alone = Alone(network, pairs, HEADROOM, came_from)
-    slots, waiting, quarters = [early], [int(came_from.sum())], list[_Times]()
-    for quarter in range(QUARTERS):
-        times, granted = pass_slices((quarter + 1) * case.slices // QUARTERS - quarter * case.slices // QUARTERS, joining=False)
-        quarters.append(times)
-        slots.append(granted)
-        waiting.append(int(hosts.waiting_bytes.sum()))
-    events_ns, plans_ns = sum(one.events_ns for one in quarters), sum(one.plans_ns for one in quarters)
-    took_ns, measured_ns = events_ns + plans_ns, now_ns - begun_ns
-    grants = sum(one.grants for one in quarters)
-    found: dict[str, Any] = {
-        "ns_per_grant": round(took_ns / max(1, grants), 1),
-        "event_part": round(events_ns / max(1, took_ns), 3),
-        "plan_max_us": round(max(one.longest_ns for one in quarters) / 1e3, 1),
-        "start_max_us": round(start.longest_ns / 1e3, 1),
-        "times_real_time": round(took_ns / measured_ns, 3),
-        "rss_mb": round(rss_mb() - before_mb, 1),
-        "network_ms": round(schedule.start(network, pairs, now_ns) / 1e6, 1),
-        "grants": grants,
-        "granted_again": sum(one.regrants for one in quarters),
-        "revoked": sum(one.revokes for one in quarters),
-    }
-    if longest_review_ns := max(one.review_ns for one in (start, *quarters)):
-        found["review_max_us"] = round(longest_review_ns / 1e3, 1)
-    if (alone_took := alone_of(schedule, make(case.slice_ns, HEADROOM, False), network, pairs)) is not None:
-        ns, plan_max_us = alone_took["ns"], alone_took["plan_max_us"]
-        found["alone"] = {"ns_per_grant": round(ns / max(1, grants), 1), "plan_max_us": plan_max_us}
-    if load is None:
-        bits = _bits(np.concatenate(slots), begun_ns, now_ns) + 8 * hosts.rated_bytes
-        best = optimum_bps(network, pairs, part=HEADROOM) * measured_ns / SECOND_NS
-    else:
-        assert alone is not None, "there is a load"
-        bits = hosts.sent_bytes * 8
-        # What waited at the beginning could be sent as well.
-        wanted = (hosts.came_bytes + came_from) * 8 * SECOND_NS / measured_ns
-        best = optimum_bps(network, pairs, wanted.astype(np.float64), HEADROOM) * measured_ns / SECOND_NS
-        in_time = optimum_bps(network, pairs, wanted.astype(np.float64), HEADROOM, alone.passed_bps(measured_ns))
-        found["granted_in_time"] = round(bits / (in_time * measured_ns / SECOND_NS), 4)
-        pair_slots = len(pairs) * slot_bytes
-        found["queue_slots"] = [round(size / pair_slots, 2) for size in waiting]
-        found["sent_of_what_came"] = round(hosts.sent_bytes / max(1, int(hosts.came_bytes.sum())), 4)
-    found["granted_fraction"] = round(bits / best, 4)
-    found["optimum_gbps"] = round(best / measured_ns * SECOND_NS / 1e9, 1)
-    return found
+    return _Slots(name, case, load).measure()
 
 
 def _bits(slots: NDArray[np.void], begun_ns: int, ended_ns: int) -> float:
