@@ -67,20 +67,16 @@ static int64_t most(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Finds the groups of links that share senders, in the order of their first senders; *sending is how many pairs send. */
-uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
+/* The links that a pair crosses, if it is regulated; returns how many. */
+static uint32_t regulated_links(struct choices *choices, uint32_t pair, const uint32_t **links)
 {
-	struct roster *roster = &choices->roster;
-	const uint32_t *links;
-	choices->dirty = false;
-	choices->roster.now = now;
-	forget_senders(choices, now);
-	forget_turns(choices);
-	forget_pairs(choices);
-	uint32_t senders = choices->order_count; /* who begins to send from now on has the next review */
-	*sending = senders;
-	provide_uses(choices);
-	uint32_t link_count = roster->link_count, all = link_count + roster->member_count, placed = 0;
+	return choices->roster.couples[pair].regulated ? cross(choices, pair, links) : 0;
+}
+
+/* Makes each link and each member the only one of its tree. */
+static void clear_groups(struct choices *choices)
+{
+	uint32_t link_count = choices->roster.link_count, all = link_count + choices->roster.member_count;
 	GROW(choices->parents, choices->parent_room, all);
 	GROW(choices->group_of, choices->group_of_room, all);
 	GROW(choices->members, choices->member_room, link_count);
@@ -93,17 +89,32 @@ uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
 		choices->uses[at].senders = 0;
 	}
 	choices->group_count = 0;
+}
+
+/* Joins the trees of each sender and of the links that it crosses. */
+static void join_groups(struct choices *choices, uint32_t senders)
+{
+	const uint32_t *links;
+	const uint32_t link_count = choices->roster.link_count; /* members' trees come after; it must not change in a pause */
 	for (uint32_t one = 0; one < senders; one++) {
 		did(&choices->pauses, 1);
-		uint32_t pair = choices->order[one].pair, node = link_count + roster->couples[pair].node;
-		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
+		uint32_t pair = choices->order[one].pair, node = link_count + choices->roster.couples[pair].node;
+		uint32_t crossed = regulated_links(choices, pair, &links);
 		for (uint32_t at = 0; at < crossed; at++)
 			choices->parents[root(choices->parents, links[at])] = root(choices->parents, node);
 	}
+}
+
+/* Makes a group of each tree, with the sums of its links; returns how many links are in groups, in the order in which they were
+ * found. */
+static uint32_t sum_groups(struct choices *choices, uint32_t senders)
+{
+	const struct roster *roster = &choices->roster;
+	const uint32_t *links;
+	uint32_t placed = 0;
 	for (uint32_t one = 0; one < senders; one++) {
 		did(&choices->pauses, 1);
-		uint32_t pair = choices->order[one].pair;
-		uint32_t crossed = roster->couples[pair].regulated ? cross(choices, pair, &links) : 0;
+		uint32_t pair = choices->order[one].pair, crossed = regulated_links(choices, pair, &links);
 		if (!crossed)
 			continue;
 		uint32_t *number = &choices->group_of[root(choices->parents, links[0])];
@@ -130,7 +141,12 @@ uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
 			}
 		}
 	}
-	/* The links of each group together, in the order in which they were found. */
+	return placed;
+}
+
+/* Puts the links of each group together, in the order in which they were found. */
+static void order_links(struct choices *choices, uint32_t placed)
+{
 	uint32_t first = 0;
 	for (uint32_t one = 0; one < choices->group_count; one++) {
 		choices->groups[one].first = first;
@@ -143,6 +159,22 @@ uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
 	}
 	if (placed)
 		memcpy(choices->members, choices->parents, placed * sizeof(*choices->members));
+}
+
+/* Finds the groups of links that share senders, in the order of their first senders; *sending is how many pairs send. */
+uint32_t choices_review(struct choices *choices, int64_t now, uint32_t *sending)
+{
+	choices->dirty = false;
+	choices->roster.now = now;
+	forget_senders(choices, now);
+	forget_turns(choices);
+	forget_pairs(choices);
+	uint32_t senders = choices->order_count; /* who begins to send from now on has the next review */
+	*sending = senders;
+	provide_uses(choices);
+	clear_groups(choices);
+	join_groups(choices, senders);
+	order_links(choices, sum_groups(choices, senders));
 	return choices->group_count;
 }
 
