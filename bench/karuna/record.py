@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from agents.priorities.tagger import Tagger, TaggerCounters
+from agents.priorities.tagger import TaggerCounters
 from bench.record import Experiment as Experiment  # with what a figure's module returns
 from bench.record import Tell as Tell
 from bench.record import record_of
@@ -17,11 +17,10 @@ from controller.priorities.thresholds import optimise
 from emulation import cdfs
 from emulation.measuring.confidence import together
 from emulation.stack import schemes
-from emulation.stack.schemes import Scheme
+from emulation.stack.schemes import Scheme, SchemeStar
 from emulation.stack.star import BOTTLENECK, RATE_BPS
-from emulation.stack.threshold_control import ThresholdControl
 from emulation.traffic import flow_run
-from emulation.traffic.flow_run import FlowResult
+from emulation.traffic.flow_run import FlowResult, FlowRun
 from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
 from emulation.traffic.flow_stats import summary
 
@@ -130,37 +129,16 @@ def measure(
     for number, case in enumerate(cases):
         done = sum(lengths[:number])
 
-        tell(case.label, done / sum(lengths))
+        def progress(seconds: float, label: str = case.label, done: float = done) -> None:
+            tell(label, (done + seconds) / sum(lengths))
+
+        progress(0)
         scheme = case.scheme.at_rate(options.rate_bps)
-        with schemes.on_star(scheme) as (emulated, given_up, taggers, control, tuning):
-
-            def progress(
-                seconds: float, label: str = case.label, done: float = done, tuning: ThresholdControl | None = tuning
-            ) -> None:
-                tell(label, (done + seconds) / sum(lengths))
-                if tuning is not None:
-                    tuning.advance(time.monotonic_ns())
-
-            before = list[TaggerCounters]()
-
-            def warmed_up(before: list[TaggerCounters] = before, taggers: Sequence[Tagger] = taggers) -> None:
-                before += (tagger.counters() for tagger in taggers)
-
-            found = flow_run.run(
-                emulated,
-                case.schedule,
-                port=BOTTLENECK,
-                drain_s=DRAIN_S,
-                given_up=given_up,
-                bucket_ns=bucket_ns,
-                warmed_up=warmed_up,
-                progress=progress,
-                **scheme.choices(case.schedule.flows),
-            )
-            tuned = {} if tuning is None else tuning_of(tuning.told)
-            way = None if control is None else control.way.value
-            environment = environment or {**emulated.environment(), "mcp_by": way}
-            counters = list(zip([tagger.counters() for tagger in taggers], before, strict=True))
+        with schemes.on_star(scheme) as star:
+            found, tagged = _run_case(case.schedule, scheme, star, bucket_ns, progress)
+            tuned = {} if star.tuning is None else tuning_of(star.tuning.told)
+            way = None if star.control is None else star.control.way.value
+            environment = environment or {**star.emulated.environment(), "mcp_by": way}
         measured = [result for result in found.results if result.flow.start_ns >= case.schedule.warm_up_ns]
         runs.append(
             {
@@ -171,8 +149,7 @@ def measure(
                 **summary(measured, edges),
                 **more(measured),
                 **tuned,
-                "timeouts": sum(after.timeouts - warm.timeouts for after, warm in counters),
-                "promotions": sum(after.promotions - warm.promotions for after, warm in counters),
+                **tagged,
                 "port": [
                     {"sent_packets": queue.sent_packets, "drops": queue.drops, "marks": queue.marks} for queue in found.queues
                 ],
@@ -181,6 +158,35 @@ def measure(
         )
         raw += [{"run": number, **result.row()} for result in measured]
     return Experiment(experiment(title, published, options, runs, environment, scale), raw)
+
+
+def _run_case(
+    schedule: Schedule, scheme: Scheme, star: SchemeStar, bucket_ns: int, tell: Callable[[float], None]
+) -> tuple[FlowRun, dict[str, int]]:
+    """One list of flows on a star under the scheme; returns also what the taggers counted since the warm-up."""
+
+    def progress(seconds: float) -> None:
+        tell(seconds)
+        if star.tuning is not None:
+            star.tuning.advance(time.monotonic_ns())
+
+    warm = list[TaggerCounters]()
+    found = flow_run.run(
+        star.emulated,
+        schedule,
+        port=BOTTLENECK,
+        drain_s=DRAIN_S,
+        given_up=star.given_up,
+        bucket_ns=bucket_ns,
+        warmed_up=lambda: warm.extend(tagger.counters() for tagger in star.taggers),
+        progress=progress,
+        **scheme.choices(schedule.flows),
+    )
+    counters = list(zip([tagger.counters() for tagger in star.taggers], warm, strict=True))
+    return found, {
+        "timeouts": sum(after.timeouts - before.timeouts for after, before in counters),
+        "promotions": sum(after.promotions - before.promotions for after, before in counters),
+    }
 
 
 def sizes_of(workload: str, options: Options) -> FlowSizes:
