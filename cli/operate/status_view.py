@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +21,9 @@ PAGE = 50
 NAMED = 10
 """Lines of one kind in the summary; it says how many more there are."""
 LONGEST_LINE = 10_000
+ALL = "baton status --json"
+Row = tuple[str, Callable[[Mapping[str, Any]], Iterable[str]], str | Callable[[str], str]]
+"""Of the summary: its name, the lines that it has for what was found, and their colour."""
 COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
 
 
@@ -100,74 +103,77 @@ def _choice(one: Mapping[str, Any]) -> str:
     return f"{', '.join(names)}: {one['mode'] or 'turns or rates'}: {one['why']}"
 
 
-def _summary(found: Mapping[str, Any]) -> Iterable[Text]:
+def _summary(found: Mapping[str, Any]) -> Iterator[Text]:
+    yield from _lines(found, ROWS)
+    if found["coordinator"] is not None:
+        yield from _lines(found, COORDINATOR_ROWS)
+        return
+    why = "no coordinator answers: every gate is open" if is_coordinated(found) else "no coordinator is configured"
+    yield _line("coordinator", why, "red")
+
+
+def _lines(found: Mapping[str, Any], rows: Iterable[Row]) -> Iterator[Text]:
+    for name, texts, colour in rows:
+        for text in texts(found):
+            yield _line(name, text, colour if isinstance(colour, str) else colour(text))
+
+
+def _given(text: str) -> list[str]:
+    """A line, unless there is nothing to say."""
+    return [text] if text else []
+
+
+def _processes(found: Mapping[str, Any]) -> list[str]:
     processes = [
         f"{name} {process['pid'] or 'not running'}" + (f" (restarted {process['restarts']}x)" if process["restarts"] else "")
         for name, process in found["processes"].items()
     ]
-    if processes:
-        yield _line("processes", ", ".join(processes))
-    if found["config_error"]:
-        yield _line("configuration", found["config_error"], "red")
-    if line := _controllers(found.get("controllers", {})):
-        yield _line("controllers", line)
-    yield _line("fabric", _fabric(found["fabric"]))
+    return _given(", ".join(processes))
+
+
+def _policy(found: Mapping[str, Any]) -> list[str]:
     coordinator = found["coordinator"]
-    if coordinator is None:
-        why = "no coordinator answers: every gate is open" if is_coordinated(found) else "no coordinator is configured"
-        yield _line("coordinator", why, "red")
-        return
-    if found["override"] == "free":
-        yield _line("override", "FREE: every gate is open; `baton coordinate` ends it", "yellow")
     slice_ms, slices = coordinator["slice_ns"] / 1e6, coordinator.get("slot_slices", 1)
     longer = f" (slots last {slices * slice_ms:g} ms)" if slices > 1 else ""
-    yield _line("policy", f"{coordinator['policy']}, slices of {slice_ms:g} ms{longer}, epoch {coordinator['epoch']}")
-    contended = [" -> ".join(map(str, link)) for link in coordinator.get("contended", ())]
-    hint = "baton status --links --search contended"
-    yield _line("contended", ", ".join(some(contended, hint)) or "no link: no host waits")
-    for text in some([_choice(one) for one in coordinator.get("choices", ())], "baton status --json"):
-        yield _line("choice", text)
-    counts = " ".join(
-        f"{coordinator[name]} {word}"
-        for name, word in (
-            ("slots", "granted,"),
-            ("late_slots", "late,"),
-            ("lost", "lost,"),
-            ("yields", "yielded"),
-        )
-        if name in coordinator
-    )
-    yield _line("slots", counts)
-    if coordinator.get("thresholds_version"):
-        yield _line("thresholds", _thresholds(coordinator["thresholds_version"], found.get("thresholds"), found["members"]))
-    if line := _wire(coordinator.get("wire", {})):
-        yield _line("wire", line, "yellow")
-    if line := _key(coordinator.get("key", {})):
-        yield _line("key", line, "yellow" if "waits" in line else "default")
-    if pauses := pfc_view.line(found["members"]):
-        yield _line("pauses", pauses, "yellow" if "storm now" in pauses else "default")
-    for line in some(list(_guests(found["members"].values())), "baton status --json"):
-        yield _line("guests", line)
-    suspect = [f"{member.get('name', '')} {line}" for member in found["members"].values() for line in member.get("suspect", ())]
-    for line in some(suspect, "baton status --members --search suspect"):
-        yield _line("suspect", line, "red")
-    for text in coordinator.get("warnings", ()):
-        yield _line("warning", text, "yellow")
-    members = found["members"].values()
-    warned = [f"{member.get('name', '')}: {text}" for member in members for text in member.get("warnings", ())]
-    for text in some(warned, "baton status --json"):
-        yield _line("warning", text, "yellow")
-    for link in coordinator.get("bypass", ()):
+    return [f"{coordinator['policy']}, slices of {slice_ms:g} ms{longer}, epoch {coordinator['epoch']}"]
+
+
+def _contended(found: Mapping[str, Any]) -> list[str]:
+    links = [" -> ".join(map(str, link)) for link in found["coordinator"].get("contended", ())]
+    return [", ".join(some(links, "baton status --links --search contended")) or "no link: no host waits"]
+
+
+def _slots(found: Mapping[str, Any]) -> list[str]:
+    counts = (("slots", "granted,"), ("late_slots", "late,"), ("lost", "lost,"), ("yields", "yielded"))
+    told = found["coordinator"]
+    return [" ".join(f"{told[name]} {word}" for name, word in counts if name in told)]
+
+
+def _of_members(found: Mapping[str, Any], what: str, between: str = ": ") -> list[str]:
+    """The lines that members have under this name, each with its host's name."""
+    return [f"{one.get('name', '')}{between}{line}" for one in found["members"].values() for line in one.get(what, ())]
+
+
+def _bypass(found: Mapping[str, Any]) -> Iterator[str]:
+    for link in found["coordinator"].get("bypass", ()):
         if link["alarm"]:
             ends = f"{link['source']} -> {link['target']}"
-            yield _line("bypass", f"{ends}: {link['uncoordinated_bytes']:,} bytes crossed it without permission", "red")
-    if drift := [f"{member.get('name')}: {line}" for member in found["members"].values() for line in member.get("drift", ())]:
-        yield _line("drift", "; ".join(drift[:3]) + "; `baton doctor --hosts` says more", "yellow")
-    if unplaced := coordinator.get("unplaced"):
-        named = ", ".join(some(unplaced, "baton status --json"))
-        yield _line("no place", f"{named}: not found in the fabric, so not coordinated", "yellow")
-    if refused := {cause: n for cause, n in coordinator.get("refused", {}).items() if n}:
-        yield _line("refused", ", ".join(f"{n} {cause}" for cause, n in refused.items()), "yellow")
+            yield f"{ends}: {link['uncoordinated_bytes']:,} bytes crossed it without permission"
+
+
+def _drift(found: Mapping[str, Any]) -> list[str]:
+    drift = _of_members(found, "drift")
+    return ["; ".join(drift[:3]) + "; `baton doctor --hosts` says more"] if drift else []
+
+
+def _unplaced(found: Mapping[str, Any]) -> list[str]:
+    unplaced = found["coordinator"].get("unplaced")
+    named = ", ".join(some(unplaced or (), ALL))
+    return [f"{named}: not found in the fabric, so not coordinated"] if unplaced else []
+
+
+def _refused(found: Mapping[str, Any]) -> list[str]:
+    return _given(", ".join(f"{n} {cause}" for cause, n in found["coordinator"].get("refused", {}).items() if n))
 
 
 def _guests(members: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -185,14 +191,17 @@ def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> str:
     return ", ".join(told + standing) if len(controllers) > 1 or standing else ""
 
 
-def _thresholds(version: int, document: Mapping[str, Any] | None, members: Mapping[str, Mapping[str, Any]]) -> str:
-    """The version in force, how many members have it, and the thresholds."""
-    known = [member["thresholds_version"] for member in members.values() if member.get("thresholds_version") is not None]
+def _thresholds(found: Mapping[str, Any]) -> list[str]:
+    """The version in force, how many members have it, and the thresholds; nothing while there is none."""
+    if not (version := found["coordinator"].get("thresholds_version")):
+        return []
+    members = found["members"].values()
+    known = [member["thresholds_version"] for member in members if member.get("thresholds_version") is not None]
     text = f"version {version}, in force at {known.count(version)} of {len(known)} members with priorities"
-    cuts = (document or {}).get("thresholds")
+    cuts = (found.get("thresholds") or {}).get("thresholds")
     if cuts is None:
-        return f"{text}; none yet: too few flows ended"
-    return "; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))
+        return [f"{text}; none yet: too few flows ended"]
+    return ["; ".join((text, *(f"{name} " + " ".join(f"{cut:,}" for cut in cuts[name]) for name in ("beta", "alpha"))))]
 
 
 def _wire(wire: Mapping[str, Any]) -> str:
@@ -212,6 +221,11 @@ def _key(key: Mapping[str, Any]) -> str:
     does = {"accept": "take both keys", "send": "send with the new", "drop": "take the new one only", "cancel": "give it up"}
     text = f"being changed to {key['new']}: members are to {does[step]}"
     return f"{text}; {key['problem'] or ('waits for ' + ', '.join(waiting) if waiting else 'all do')}"
+
+
+def _yellow_if(word: str) -> Callable[[str], str]:
+    """The colour of a line that asks for attention if it has this word."""
+    return lambda text: "yellow" if word in text else "default"
 
 
 def _line(name: str, text: str, colour: str = "default") -> Text:
@@ -321,3 +335,31 @@ def _when(at_s: float) -> str:
     """The time of an event of today, the day and the time of an older one."""
     at = time.localtime(at_s)
     return time.strftime("%H:%M:%S" if at[:3] == time.localtime()[:3] else "%m-%d %H:%M", at)
+
+FREE = "FREE: every gate is open; `baton coordinate` ends it"
+ROWS: tuple[Row, ...] = (
+    ("processes", _processes, "default"),
+    ("configuration", lambda found: _given(found["config_error"]), "red"),
+    ("controllers", lambda found: _given(_controllers(found.get("controllers", {}))), "default"),
+    ("fabric", lambda found: [_fabric(found["fabric"])], "default"),
+)
+COORDINATOR_ROWS: tuple[Row, ...] = (
+    ("override", lambda found: [FREE] if found["override"] == "free" else [], "yellow"),
+    ("policy", _policy, "default"),
+    ("contended", _contended, "default"),
+    ("choice", lambda found: some([_choice(one) for one in found["coordinator"].get("choices", ())], ALL), "default"),
+    ("slots", _slots, "default"),
+    ("thresholds", _thresholds, "default"),
+    ("wire", lambda found: _given(_wire(found["coordinator"].get("wire", {}))), "yellow"),
+    ("key", lambda found: _given(_key(found["coordinator"].get("key", {}))), _yellow_if("waits")),
+    ("pauses", lambda found: _given(pfc_view.line(found["members"])), _yellow_if("storm now")),
+    ("guests", lambda found: some(list(_guests(found["members"].values())), ALL), "default"),
+    ("suspect", lambda found: some(_of_members(found, "suspect", " "), "baton status --members --search suspect"), "red"),
+    ("warning", lambda found: found["coordinator"].get("warnings", ()), "yellow"),
+    ("warning", lambda found: some(_of_members(found, "warnings"), ALL), "yellow"),
+    ("bypass", _bypass, "red"),
+    ("drift", _drift, "yellow"),
+    ("no place", _unplaced, "yellow"),
+    ("refused", _refused, "yellow"),
+)
+"""While a coordinator answers."""
