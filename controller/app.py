@@ -124,8 +124,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         """A switch has finished its handshake, or its connection has ended."""
         datapath = event.datapath
         if event.state == MAIN:
-            dpid, ends = datapath.id, f"{self.switches.connection(datapath.id)} and {codec.connection(datapath)}"
-            if self.switches.has_rival(datapath):
+            dpid, ends = datapath.id, f"{self.switches.connections.in_words(datapath.id)} and {codec.connection(datapath)}"
+            if self.switches.connections.has_rival(datapath):
                 text = f"{ends} both have datapath id {dpid:016x}: the second is turned away; give it an id of its own"
                 self._warn(dpid, "datapath_id_twice", text)
                 datapath.close()
@@ -147,7 +147,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def get_handlers(self, event: Event, state: str | None = None) -> Any:  # noqa: ANN401 -- the framework's
         """The framework asks it for each event: nothing takes what still comes by a connection that was replaced."""
         message = getattr(event, "msg", None)
-        if message is not None and not self.switches.serves(message.datapath):
+        if message is not None and not self.switches.connections.serves(message.datapath):
             return []
         return super().get_handlers(event, state)
 
@@ -318,7 +318,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.discovery.applied(now_ns)
         if self.local is not None and self.roles.acts:
             coordinators = self.store.attachment, self.store.standbys
-            self.local.tell(wanted(view, active, *coordinators, self.switches.here(view)))
+            self.local.tell(wanted(view, active, *coordinators, self.switches.connections.here(view)))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
             self.description.describe(view)
         self._stirred.set()
@@ -357,7 +357,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if ticks % PROBE_TICKS == 0:
             due = [*self.discovery.probing(now_ns), *self.discovery.announcing(now_ns)]
             self.switches.send_lldp(due, now_ns, self.discovery.seeking_loops(due, now_ns))
-        self.switches.ask(self.discovery.requests(now_ns))
+        self.switches.connections.ask(self.discovery.requests(now_ns))
         self.switches.fence(self.discovery.in_question(), now_ns)
         for note in self.discovery.drain_notes():
             self.logger.info("%s", note.text)
@@ -375,7 +375,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _poll(self) -> None:
         """Asks for counters, and publishes them once the switches have had time to answer."""
         while self.is_active:
-            every_s = max(SETTINGS.poll_ns / 1e9, POLL_PER_PORT_S * self.switches.ports)
+            every_s = max(SETTINGS.poll_ns / 1e9, POLL_PER_PORT_S * self.switches.connections.ports)
             hub.sleep(every_s * (1 - ANSWER_SHARE))
             if not self.roles.acts:
                 continue
@@ -403,7 +403,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             if self.roles.acts != acted:
                 self.discovery, self._revision = self._new_discovery(), -1
                 self.switches.forget_tables(time.monotonic_ns())
-            for dpid in self.switches:
+            for dpid in list(self.switches.connections):
                 with self.mishaps.surviving("claiming a role", time.monotonic_ns()):  # the others must have theirs
                     self._take_up(dpid, known=acted)
             self._wake.set()
@@ -415,7 +415,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
     def _take_up(self, dpid: int, known: bool = False) -> None:
         """Claims our role at a switch and, if we command it, adds it to the network. `known`: it has been added already."""
         if (claim := self.roles.due(dpid)) is not None:
-            self.switches.claim_role(dpid, claim)
+            self.switches.connections.claim_role(dpid, claim)
         if self.roles.acts and not known:
             self.switches.take_over(dpid)
             self._join()

@@ -13,12 +13,12 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from controller.openflow import codec
+from controller.openflow.connections import Connections
 from controller.openflow.framework import Framework
-from controller.openflow.intake.hosts import PortRef, Request
+from controller.openflow.intake.hosts import PortRef
 from controller.openflow.intake.lldp import KEY_BYTES, Lldp
 from controller.openflow.intake.takeover import Takeover, source_key
 from controller.openflow.port_queues import PortQueues
-from controller.openflow.roles import Claim
 from controller.openflow.tables.closing import Closing
 from controller.openflow.tables.flowtable import Change, Table, pieces
 from controller.openflow.tables.forwarding import CLASSIFY, FLOOD_GROUP, LEARN, LLDP_FLOW, ORIGIN
@@ -45,7 +45,7 @@ DEAF_NS = 3_000 * MILLISECOND_NS
 
 
 class Switches:
-    """The datapaths by datapath id, with what was sent to each. For green threads that take turns: it has no locks."""
+    """The switches by datapath id, with what was sent to each. For green threads that take turns: it has no locks."""
 
     def __init__(self, framework: Framework, now_ns: int) -> None:
         self._framework = framework
@@ -54,7 +54,7 @@ class Switches:
         self._generation = 0
         self.codec = self._new_codec()
         self._codecs: dict[int, codec.Codec] = {}  # of switches that were suspect
-        self._datapaths: dict[int, codec.Datapath] = {}
+        self.connections = Connections()
         self._installed: dict[int, Table] = {}
         self.queues = PortQueues()
         self.shortfalls = Shortfalls()
@@ -70,32 +70,11 @@ class Switches:
         self._fences: dict[int, tuple[int, int]] = {}  # by switch: the number of a barrier, and when it was sent
         self._all_closed = framework.hub.Event()
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(list(self._datapaths))
-
-    def serves(self, datapath: codec.Datapath) -> bool:
-        """Whether this is a switch's connection; False: another has replaced it, or it was turned away."""
-        return self._datapaths.get(datapath.id) is datapath
-
-    def has_rival(self, datapath: codec.Datapath) -> bool:
-        """Whether a switch that has connected has the datapath id of another one, which answers: they have no port in common.
-        Each would end the other's connection, again and again."""
-        other = self._datapaths.get(datapath.id)
-        if other is None or other is datapath or codec.is_silent(other):
-            return False
-        theirs, its = codec.addresses(other), codec.addresses(datapath)
-        return bool(theirs and its) and theirs.isdisjoint(its)
-
-    def connection(self, dpid: int) -> str:
-        """The connection of a switch in words; "": it has none."""
-        datapath = self._datapaths.get(dpid)
-        return "" if datapath is None else codec.connection(datapath)
-
     def connected(self, datapath: codec.Datapath) -> bool:
         """A switch has finished its handshake; True if it seemed to be connected already: its old connection ends now."""
         dpid = datapath.id
-        old = self._datapaths.get(dpid)
-        self._datapaths[dpid] = datapath
+        old = self.connections.get(dpid)
+        self.connections[dpid] = datapath
         if old is None:
             return False
         self._forget_answers(dpid)
@@ -106,9 +85,9 @@ class Switches:
     def disconnected(self, datapath: codec.Datapath) -> bool:
         """A connection has ended; False if the switch has another one by now."""
         dpid = datapath.id
-        if self._datapaths.get(dpid) is not datapath:
+        if self.connections.get(dpid) is not datapath:
             return False
-        del self._datapaths[dpid]
+        del self.connections[dpid]
         self.takeover.forget(dpid)
         self._forget_answers(dpid)
         return True
@@ -121,11 +100,6 @@ class Switches:
         self._doubted.pop(dpid, None)
         self.queues.forget(dpid)
         self.shortfalls.forget(dpid)
-
-    @property
-    def ports(self) -> int:
-        """How many ports the connected switches have."""
-        return sum(len(datapath.ports) for datapath in self._datapaths.values())
 
     def suspect(self, dpid: int) -> None:
         """Has the next `converge` send this switch its whole table."""
@@ -144,10 +118,6 @@ class Switches:
         self.codec = self._new_codec()
         self._codecs.clear()
 
-    def claim_role(self, dpid: int, claim: Claim) -> None:
-        """Claims our role at a switch."""
-        self._send_or_end(dpid, [codec.claim_role(self._datapaths[dpid], claim)])
-
     def take_over(self, dpid: int) -> None:
         """Has a switch join the network (`joining`) when it has told what it holds."""
         if dpid in self._suspect:
@@ -158,10 +128,10 @@ class Switches:
     def joining(self, now_ns: int) -> list[int]:
         """Asks the switches that are to be asked now; returns those that join the network now."""
         for dpid in self.takeover.to_ask():
-            if (datapath := self._datapaths.get(dpid)) is not None:
+            if (datapath := self.connections.get(dpid)) is not None:
                 *first, last = codec.table_requests(datapath)
                 requests = [*first, codec.ask_queues(datapath), last]
-                self.send(dpid, requests)
+                self.connections.send(dpid, requests)
                 self.takeover.asked(dpid, [request.xid for request in (*first, last)], now_ns)
         return self.takeover.joining(now_ns)
 
@@ -184,13 +154,13 @@ class Switches:
     def describe(self, dpid: int) -> tuple[str, Iterator[Port]]:
         """The switch's name and its ports, for discovery; has the switch send us the LLDP frames that it receives, through a
         meter if it has any."""
-        datapath, held = self._datapaths[dpid], self.takeover.held.get(dpid)
+        datapath, held = self.connections[dpid], self.takeover.held.get(dpid)
         if held is None:
             self.suspect(dpid)
         messages = codec.meter(datapath)
         if held is None or held.flows.get(LLDP_FLOW.key) != LLDP_FLOW:
             messages += self.codec.change(datapath, Change({}, (), (LLDP_FLOW,)))
-        self._send_or_end(dpid, messages)
+        self.connections.send_or_end(dpid, messages)
         return codec.bridge_name(datapath), codec.ports(datapath)
 
     def send_lldp(self, ports: Iterable[PortRef], now_ns: int, seeking: Container[PortRef] = ()) -> None:
@@ -200,44 +170,33 @@ class Switches:
         for dpid, number in ports:
             by_switch.setdefault(dpid, set()).add(number)
         for dpid, numbers in by_switch.items():
-            datapath = self._datapaths.get(dpid)
+            datapath = self.connections.get(dpid)
             if datapath is not None and codec.has_room(datapath):
                 sent = [self.codec.lldp(datapath, number, now_ns) for number in sorted(numbers)]
                 sought = sorted(number for number in numbers if PortRef(dpid, number) in seeking)
                 sent += [self.codec.lldp(datapath, number, now_ns, seeks_loop=True) for number in sought]
-                self.send(dpid, sent)
+                self.connections.send(dpid, sent)
                 self._framework.hub.sleep(0)  # hundreds of switches take long
-
-    def ask(self, requests: Iterable[Request]) -> None:
-        """Sends ARP requests to hosts."""
-        for request in requests:
-            datapath = self._datapaths.get(request.at.dpid)
-            if datapath is not None:
-                self.send(request.at.dpid, [codec.request(datapath, request)])
 
     def fence(self, dpids: Iterable[int], now_ns: int) -> None:
         """Sends each of these switches a barrier, unless it owes us one; `barrier_passed` hears of the answer."""
         for dpid in dpids:
-            datapath = self._datapaths.get(dpid)
+            datapath = self.connections.get(dpid)
             if datapath is not None and dpid not in self._fences:
                 barrier = codec.barrier(datapath)
-                if self.send(dpid, [barrier]):
+                if self.connections.send(dpid, [barrier]):
                     self._fences[dpid] = barrier.xid, now_ns
 
     def poll(self) -> None:
         """Asks every switch for its counters, and for its queues if it has any. One that does not read gets no question: it
         must not delay the others."""
-        for dpid, datapath in list(self._datapaths.items()):
+        for dpid, datapath in list(self.connections.items()):
             if not codec.has_room(datapath):
                 continue
             queues = [codec.ask_queues(datapath)] if self.queues.asks(dpid) else []
             self.shortfalls.asked(dpid)
-            self.send(dpid, [*codec.polls(datapath), *queues])
+            self.connections.send(dpid, [*codec.polls(datapath), *queues])
             self._framework.hub.sleep(0)  # hundreds of switches take long
-
-    def here(self, view: View) -> list[int]:
-        """The switches of this view that connect from this machine."""
-        return [dpid for dpid in view.switches if dpid in self._datapaths and codec.is_here(self._datapaths[dpid])]
 
     def flows_counted(self, dpid: int, count: int, now_ns: int) -> bool:
         """How many flows a switch says that it holds. True if that is wrong (`Shortfalls.counted`): it is suspect now."""
@@ -277,7 +236,7 @@ class Switches:
         step = transition(self._installed, wanted, view)
         closing = step.close.values()
         self._close(step, now_ns)
-        for dpid in (wanted.keys() & self._datapaths.keys()) - self._installed.keys():
+        for dpid in (wanted.keys() & self.connections.keys()) - self._installed.keys():
             self._closing.cannot_tell(dpid, perhaps_open(dpid, wanted[dpid], view), now_ns)
         safe = self._safe(wanted, view)
         self.held_back = safe is not wanted
@@ -289,7 +248,7 @@ class Switches:
         failed: Exception | None = None
         for dpid, table in wanted.items():
             is_new, change = dpid not in self._installed, step.open.get(dpid)
-            if not self._has_room(dpid) and (is_new or change or dpid in step.close):
+            if not self.connections.has_room(dpid) and (is_new or change or dpid in step.close):
                 self._behind.setdefault(dpid, now_ns)
                 continue
             self._behind.pop(dpid, None)
@@ -309,7 +268,7 @@ class Switches:
     def _open(self, dpid: int, change: Change, now_ns: int, *, is_new: bool) -> None:
         """Sends a switch a change in one write; made in pieces, between which the other green threads have their turns.
         `is_new`: what the switch holds was not known."""
-        datapath = self._datapaths.get(dpid)
+        datapath = self.connections.get(dpid)
         if datapath is None:
             return
         buffers = []
@@ -322,7 +281,7 @@ class Switches:
             self._foreign_until_ns[dpid] = now_ns + FOREIGN_NS
             barrier = codec.barrier(datapath)
             buffers.append(codec.batch(datapath, [barrier]))
-        if self._datapaths.get(dpid) != datapath:  # it has connected again, and is suspect
+        if self.connections.get(dpid) != datapath:  # it has connected again, and is suspect
             return
         if not codec.has_room(datapath):  # it has ceased to read meanwhile
             self.suspect(dpid)
@@ -341,14 +300,14 @@ class Switches:
 
     def due(self) -> bool:
         """Whether `converge` has a change for a switch that did not read, and does again."""
-        return any(self._has_room(dpid) for dpid in self._behind)
+        return any(self.connections.has_room(dpid) for dpid in self._behind)
 
     def late(self, now_ns: int) -> list[int]:
         """Ends the connections of the switches for which the others wait, and that have not closed their ports in time. Returns
         them. When such a switch has left, its neighbours close its links; by its next connection it tells what it holds."""
         late = []
-        for dpid in sorted(self._holding & self._datapaths.keys()):
-            datapath = self._datapaths[dpid]
+        for dpid in sorted(self._holding & self.connections.keys()):
+            datapath = self.connections[dpid]
             if self._closing.is_late(dpid, now_ns, silent=codec.is_silent(datapath)):
                 datapath.close()
                 late.append(dpid)
@@ -364,40 +323,21 @@ class Switches:
     def remove_foreign(self, now_ns: int) -> None:
         """Removes the foreign flows that have stayed for FOREIGN_NS."""
         for dpid in [dpid for dpid, until_ns in self._foreign_until_ns.items() if now_ns >= until_ns]:
-            datapath = self._datapaths.get(dpid)
-            if datapath is None or self.send(dpid, self._codec(dpid).remove_foreign(datapath)):
+            datapath = self.connections.get(dpid)
+            if datapath is None or self.connections.send(dpid, self._codec(dpid).remove_foreign(datapath)):
                 del self._foreign_until_ns[dpid]
-
-    def send(self, dpid: int, messages: list[codec.Message]) -> bool:
-        """Sends messages to a switch in one write; False if it is not connected, or does not read: nothing waits for it."""
-        datapath = self._datapaths.get(dpid)
-        if datapath is None or not codec.has_room(datapath):
-            return False
-        if messages:
-            datapath.send(codec.batch(datapath, messages))
-        return True
-
-    def _send_or_end(self, dpid: int, messages: list[codec.Message]) -> None:
-        """Sends what a switch can't do without. The connection of one that does not read ends: it gets it by the next one."""
-        if not self.send(dpid, messages):
-            self._datapaths[dpid].close()
-
-    def _has_room(self, dpid: int) -> bool:
-        """Whether nothing has to wait for a switch. One that is not connected is sent nothing."""
-        datapath = self._datapaths.get(dpid)
-        return datapath is None or codec.has_room(datapath)
 
     def _close(self, step: Transition, now_ns: int) -> None:
         """Waits until every switch has closed its ports, or BARRIER_S: a switch that hangs must not delay the others."""
         for dpid in step.close.keys() | (self._closing.untold & self._installed.keys()):
             change, leaving = step.close.get(dpid), step.leaving.get(dpid, frozenset())
-            if not self._has_room(dpid):
+            if not self.connections.has_room(dpid):
                 self._closing.cannot_tell(dpid, leaving, now_ns)
                 continue
             if change is not None:
                 self.shortfalls.changed(dpid)
                 self._installed[dpid] = step.closed[dpid]
-            if (datapath := self._datapaths.get(dpid)) is not None:
+            if (datapath := self.connections.get(dpid)) is not None:
                 barrier = codec.barrier(datapath)
                 messages = [] if change is None else self._codec(dpid).change(datapath, change)
                 buffer = codec.batch(datapath, [*messages, barrier])  # which numbers the barrier
@@ -413,7 +353,7 @@ class Switches:
         def in_tree(ref: PortRef) -> bool:
             return ref.dpid in wanted and ref.number in wanted[ref.dpid].groups[FLOOD_GROUP]
 
-        known = self._installed.keys() & self._datapaths.keys() & wanted.keys()
+        known = self._installed.keys() & self.connections.keys() & wanted.keys()
         links, root = self._closing.unclosed(in_tree, known.__contains__)
         before, safe, self._holding = self._doubted | self._installed, wanted, set()
         if links and _differ(less := without_new_links(before, safe, view), safe):

@@ -31,7 +31,7 @@ ours = Made(
     discovery=Made(switch_down=forgotten.append), _wake=Made(set=list), _stirred=Made(set=list),
     switches=Made(
         connected=lambda _: event == "again", disconnected=lambda _: event == "dead",
-        has_rival=lambda _: event == "rival", connection=lambda _: "10.0.0.9",
+        connections=Made(has_rival=lambda _: event == "rival", in_words=lambda _: "10.0.0.9"),
     ),
     logger=Made(error=lambda *_: None), publisher=Made(event=lambda kind, *_: told.append(kind)),
 )
@@ -151,8 +151,8 @@ class Ours:
     roles = Made(acts=True)
     discovery = Made(calm=lambda: False, tick=lambda now_ns: fail())
     switches = Made(
-        ports=0, awaiting=True, poll=lambda: fail(), due=lambda: False, deaf=lambda now_ns: [], late=lambda now_ns: [],
-        takeover=Made(next_ns=lambda: None),
+        connections=Made(ports=0), awaiting=True, poll=lambda: fail(), due=lambda: False, deaf=lambda now_ns: [],
+        late=lambda now_ns: [], takeover=Made(next_ns=lambda: None),
     )
     is_active = property(lambda self: len(rounds) < 3)
     _join = staticmethod(lambda: None)

@@ -264,7 +264,7 @@ class TestFailures:
         lost = without(mac(PortRef(3, 1)))
         wanted = {dpid: len(table.flows) for dpid, table in tables(lost, TREE).items()}
         with monkeypatch.context() as patch:
-            patch.setattr(fabric.switches._datapaths[min(fabric.held)], "send", send)
+            patch.setattr(fabric.switches.connections[min(fabric.held)], "send", send)
             with pytest.raises(OSError):
                 fabric.converge(lost)
         assert [dpid for dpid, switch in fabric.held.items() if len(switch.flows.entries) != wanted[dpid]] == [min(fabric.held)]
@@ -292,25 +292,25 @@ class TestOneDatapathId:
         self, fabric: Fabric, first: tuple[int, ...], second: tuple[int, ...], owes: int, says: bool
     ) -> None:
         switches = fabric.switches
-        old, new = switches._datapaths[DPID], Connection(fabric.held[DPID], switches)
+        old, new = switches.connections[DPID], Connection(fabric.held[DPID], switches)
         old.ports, new.ports = self.ports(*first), self.ports(*second)
         old.unreplied_echo_requests = list(range(owes))
-        assert switches.has_rival(new) is says and not old.is_closed
+        assert switches.connections.has_rival(new) is says and not old.is_closed
 
     def test_the_first_with_an_id_has_no_rival_also_after_it_has_gone(self, fabric: Fabric) -> None:
-        old = fabric.switches._datapaths[DPID]
+        old = fabric.switches.connections[DPID]
         old.ports = self.ports(1)
-        assert not fabric.switches.has_rival(old)
+        assert not fabric.switches.connections.has_rival(old)
         fabric.switches.disconnected(old)
-        assert not fabric.switches.has_rival(old)
+        assert not fabric.switches.connections.has_rival(old)
 
     def test_nothing_is_heard_by_a_connection_that_is_not_the_switchs(self, fabric: Fabric) -> None:
-        old, new = fabric.switches._datapaths[DPID], Connection(fabric.held[DPID], fabric.switches)
-        assert fabric.switches.serves(old) and not fabric.switches.serves(new)
+        old, new = fabric.switches.connections[DPID], Connection(fabric.held[DPID], fabric.switches)
+        assert fabric.switches.connections.serves(old) and not fabric.switches.connections.serves(new)
         fabric.switches.connected(new)
-        assert fabric.switches.serves(new) and not fabric.switches.serves(old)
+        assert fabric.switches.connections.serves(new) and not fabric.switches.connections.serves(old)
         fabric.switches.disconnected(new)
-        assert not fabric.switches.serves(new)
+        assert not fabric.switches.connections.serves(new)
 
 
 class TestAgeing:
@@ -364,19 +364,18 @@ class TestFullTable:
         switches.flows_counted(DPID, count, 6 + REFUSED_NS)
         assert not switches.shortfalls.lacks(DPID)
         switches.shortfalls.refused(DPID, 5)
-        switches.disconnected(switches._datapaths[DPID])
+        switches.disconnected(switches.connections[DPID])
         assert not switches.shortfalls.lacks(DPID)
 
 
 def test_a_switch_that_does_not_read_is_not_asked_for_its_counters_and_the_others_are(fabric: Fabric) -> None:
     """The framework would wait until it reads, and so would the others."""
     asked: list[int] = []
-    for dpid in fabric.switches:
-        datapath = fabric.switches._datapaths[dpid]
+    for dpid, datapath in fabric.switches.connections.items():
         datapath.send = lambda _, dpid=dpid: asked.append(dpid)
-    fabric.switches._datapaths[DPID].send_q = SimpleNamespace(qsize=lambda: 16)
+    fabric.switches.connections[DPID].send_q = SimpleNamespace(qsize=lambda: 16)
     fabric.switches.poll()
-    assert asked == [dpid for dpid in fabric.switches if dpid != DPID]
+    assert asked == [dpid for dpid in fabric.switches.connections if dpid != DPID]
 
 
 class TestSlowSwitches:
@@ -387,7 +386,7 @@ class TestSlowSwitches:
 
     def change(self, fabric: Fabric, *slow: int) -> None:
         for dpid in slow:
-            fabric.switches._datapaths[dpid].is_slow = True
+            fabric.switches.connections[dpid].is_slow = True
         self.converge(fabric)
 
     def converge(self, fabric: Fabric) -> None:
@@ -407,7 +406,7 @@ class TestSlowSwitches:
         return all(end.number in fabric.held[end.dpid].flows.groups[FLOOD_GROUP] for end in self.JOINS)
 
     def test_no_link_joins_the_tree_before_one_end_of_what_leaves_it_is_closed(self, fabric: Fabric) -> None:
-        first, second = (fabric.switches._datapaths[end.dpid] for end in self.LEAVES)
+        first, second = (fabric.switches.connections[end.dpid] for end in self.LEAVES)
         self.change(fabric, first.id, second.id)
         assert fabric.switches.held_back and not self.is_open(fabric)
         self.converge(fabric)
@@ -422,7 +421,7 @@ class TestSlowSwitches:
         self.converge(fabric)
 
     def test_one_that_does_not_read_is_not_waited_for_and_has_its_change_when_it_reads(self, fabric: Fabric) -> None:
-        deaf = fabric.switches._datapaths[self.LEAVES.b.dpid]
+        deaf = fabric.switches.connections[self.LEAVES.b.dpid]
         deaf.reads = False
         self.converge(fabric)
         assert self.is_open(fabric) and fabric.holds() is False
@@ -438,7 +437,7 @@ class TestSlowSwitches:
         assert fabric.converge(wanted=tables(VIEW, self.NEXT)) == 0
 
     def test_two_that_do_not_read_keep_out_what_would_make_a_loop_with_the_link_between_them(self, fabric: Fabric) -> None:
-        deaf = [fabric.switches._datapaths[end.dpid] for end in self.LEAVES]
+        deaf = [fabric.switches.connections[end.dpid] for end in self.LEAVES]
         for datapath in deaf:
             datapath.reads = False
         self.converge(fabric)
@@ -451,7 +450,7 @@ class TestSlowSwitches:
         assert not fabric.switches.held_back and self.is_open(fabric)
 
     def test_one_that_does_not_read_and_is_suspect_gets_its_whole_table_when_it_reads(self, fabric: Fabric) -> None:
-        deaf = fabric.switches._datapaths[DPID]
+        deaf = fabric.switches.connections[DPID]
         deaf.reads = False
         fabric.switches.suspect(DPID)
         self.converge(fabric)
@@ -460,7 +459,7 @@ class TestSlowSwitches:
         self.converge(fabric)
 
     def test_of_two_whose_tables_are_not_known_one_has_said_that_it_holds_it_before_a_link_joins(self, fabric: Fabric) -> None:
-        first, second = (fabric.switches._datapaths[end.dpid] for end in self.LEAVES)
+        first, second = (fabric.switches.connections[end.dpid] for end in self.LEAVES)
         for datapath in (first, second):
             fabric.switches.suspect(datapath.id)
         self.change(fabric, first.id, second.id)
@@ -478,10 +477,10 @@ class TestSlowSwitches:
     def test_one_whose_table_is_not_known_keeps_the_links_open_that_stay(self, fabric: Fabric) -> None:
         for end in self.LEAVES:
             fabric.switches.suspect(end.dpid)
-            fabric.switches._datapaths[end.dpid].is_slow = True
+            fabric.switches.connections[end.dpid].is_slow = True
         self.converge(fabric)
         for end in self.LEAVES:
-            fabric.switches._datapaths[end.dpid].carry_out()
+            fabric.switches.connections[end.dpid].carry_out()
         assert fabric.switches.held_back
         stay = {end for link in self.NEXT - {self.JOINS} for end in link}
         assert all(end.number in self.open_ports(fabric)[end.dpid] for end in stay)
@@ -490,13 +489,13 @@ class TestSlowSwitches:
         fabric.start(mute=(DPID,))
         fabric.after(READ_NS)
         fabric.converge()
-        deaf = fabric.switches._datapaths[DPID]
+        deaf = fabric.switches.connections[DPID]
         deaf.reads = False
         fabric.after(FOREIGN_NS)
         fabric.switches.take_over(DPID)
         fabric.switches.joining(fabric.now_ns)
         assert not deaf.is_closed
-        fabric.switches.claim_role(DPID, Claim(Role.MASTER, 1))
+        fabric.switches.connections.claim_role(DPID, Claim(Role.MASTER, 1))
         assert deaf.is_closed, "it claims anew by the next connection"
 
     def test_one_closed_end_is_enough(self, fabric: Fabric) -> None:
@@ -506,7 +505,7 @@ class TestSlowSwitches:
     def test_one_that_leaves_is_not_waited_for(self, fabric: Fabric) -> None:
         self.change(fabric, *(end.dpid for end in self.LEAVES))
         for end in self.LEAVES:
-            fabric.switches.disconnected(fabric.switches._datapaths[end.dpid])
+            fabric.switches.disconnected(fabric.switches.connections[end.dpid])
         fabric.converge(wanted=tables(VIEW, self.NEXT))
         assert not fabric.switches.held_back and not fabric.switches.late(fabric.now_ns + SILENT_NS)
 
@@ -518,11 +517,11 @@ class TestSlowSwitches:
         ends = {end.dpid for end in self.LEAVES}
         self.change(fabric, *ends)
         for dpid in ends:
-            fabric.switches._datapaths[dpid].unreplied_echo_requests = [1, 2] if silent else []
+            fabric.switches.connections[dpid].unreplied_echo_requests = [1, 2] if silent else []
         assert fabric.switches.late(fabric.now_ns + patience_ns - 1) == []
         fabric.now_ns += patience_ns
         assert set(fabric.switches.late(fabric.now_ns)) == ends
-        assert all(fabric.switches._datapaths[dpid].is_closed for dpid in ends)
+        assert all(fabric.switches.connections[dpid].is_closed for dpid in ends)
         assert fabric.switches.late(fabric.now_ns) == [], "each once"
         self.converge(fabric)
         assert fabric.switches.held_back, "until it has left"
@@ -560,7 +559,7 @@ class TestGroups:
 
     def refusals(self, fabric: Fabric, switch: Stubborn) -> list[bool]:
         """Of each error of the switch, whether it says that a group was not taken; the application hears that."""
-        datapath, said = fabric.switches._datapaths[switch.dpid], []
+        datapath, said = fabric.switches.connections[switch.dpid], []
         for one in switch.told:
             version, kind, length, xid = ofproto_parser.header(one)
             error = ofproto_v1_3_parser.msg_parser(datapath, version, kind, length, xid, one)
@@ -601,7 +600,7 @@ class TestReconnection:
 
     def test_it_ends_with_the_flows_that_are_wanted_and_no_others(self, fabric: Fabric) -> None:
         less = without(mac(PortRef(3, 1)), mac(PortRef(4, 2)))
-        datapath = fabric.switches._datapaths[DPID]
+        datapath = fabric.switches.connections[DPID]
         fabric.switches.disconnected(datapath)
         wanted = tables(less, TREE)
         fabric.converge(less, {dpid: table for dpid, table in wanted.items() if dpid != DPID})
@@ -623,7 +622,7 @@ class TestReconnection:
 
     def test_a_new_connection_ends_the_old_one_and_owes_nothing_for_it(self, fabric: Fabric) -> None:
         switches = fabric.switches
-        old, new = switches._datapaths[DPID], Connection(fabric.held[DPID], switches)
+        old, new = switches.connections[DPID], Connection(fabric.held[DPID], switches)
         switches.fence([DPID], 1)  # and its answer is lost
         switches.queues.told(DPID, frozenset({1}))
         switches.queues.has_none(DPID)
@@ -635,6 +634,6 @@ class TestReconnection:
         assert switches.barrier_passed(DPID, switches._fences[DPID][0]) == 2
 
     def test_a_first_connection_ends_no_other(self, fabric: Fabric) -> None:
-        old = fabric.switches._datapaths[DPID]
+        old = fabric.switches.connections[DPID]
         assert fabric.switches.disconnected(old)
         assert not fabric.switches.connected(Connection(fabric.held[DPID], fabric.switches)) and not old.is_closed
