@@ -21,8 +21,8 @@ from simulation.flows import Flow
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 BINS = 100
-BUFFER_BYTES = 360_000
-"""Of a port."""
+BUFFER_BYTES, BUFFER_BPS = 360_000, 10_000_000_000
+"""Of a port of this rate; a faster one has as much more."""
 _MARKING = ((2_000_000_000, 20), (20_000_000_000, 65))
 """Karuna's marking thresholds in packets, by the link's rate; 250 above."""
 _MOST_LOAD = 0.97
@@ -37,8 +37,8 @@ class Settings:
     `spray`: each packet takes the next path, as in pFabric's paper; else a flow keeps its path. `termination`: MCP's scheme (3:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
     from which flows yield (0: they never do). `admit`: the share of a receiver's link that deadlines may need
-    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of a port. `ack_segments`: a
-    TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is Linux',
+    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of each port. `ack_segments`:
+    a TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is Linux's,
     200 ms.
     """
 
@@ -64,6 +64,11 @@ def switch_queues(scheme: str, buffer_bytes: int) -> SwitchQueues:
 def marking_packets(rate_bps: int) -> int:
     """The length, in full packets, from which a port of this rate marks."""
     return next((packets for most, packets in _MARKING if rate_bps <= most), 250)
+
+
+def buffer_bytes(rate_bps: int) -> int:
+    """The buffer of a port of this rate, which is longer than the queue from which the port marks."""
+    return BUFFER_BYTES * max(rate_bps, BUFFER_BPS) // BUFFER_BPS
 
 
 def reported(flows: Iterable[Flow]) -> FlowSizes | None:
@@ -101,14 +106,19 @@ def program_settings(
     """The case's settings by the program's keys (simulation/program/case.h).
 
     Raises:
-        ValueError: the scheme is unknown.
+        ValueError: the scheme is unknown; or a buffer is too short for its port ever to mark.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme {scheme!r} is unknown; choose one of {', '.join(SCHEMES)}")
     window = settings.pfabric_window or fabric.pipe_packets
-    buffer = settings.buffer_bytes or (
-        2 * fabric.pipe_packets * FRAME if scheme.startswith("pfabric") else BUFFER_BYTES
+    buffer, above = (
+        settings.buffer_bytes or (2 * fabric.pipe_packets * FRAME if scheme.startswith("pfabric") else buffer_bytes(rate_bps))
+        for rate_bps in (fabric.host_bps, fabric.uplink_bps)
     )
+    mark, mark_above = (marking_packets(rate_bps) * 1500 for rate_bps in (fabric.host_bps, fabric.uplink_bps))
+    for room, queue in ((buffer, mark), (above, mark_above)) if not scheme.startswith("pfabric") else ():
+        if room <= queue:
+            raise ValueError(f"buffer_bytes is {room}; a port here marks from {queue} bytes on: give more")
     # pFabric's ports go by urgency, and divide nothing; at low rates they are too small to be divided.
     queues = None if scheme.startswith("pfabric") else switch_queues(scheme, buffer)
     return {
@@ -122,10 +132,11 @@ def program_settings(
         "uplink_delay_ns": fabric.uplink_delay_ns,
         "spray": int(settings.spray),
         "buffer": buffer,
+        "buffer_uplink": above,
         "share_256": tuple(round(256 * share) for share in (queues and queues.share) or ()),
         "reserved": tuple(packets * FRAME for packets in queues.reserved) if queues else (),
-        "mark_host": marking_packets(fabric.host_bps) * 1500,
-        "mark_uplink": marking_packets(fabric.uplink_bps) * 1500,
+        "mark_host": mark,
+        "mark_uplink": mark_above,
         "beta": cuts.beta,
         "alpha": cuts.alpha,
         "min_rto_ns": settings.min_rto_ns if settings.ack_segments == 1 else max(settings.min_rto_ns, LINUX_RTO_NS),

@@ -29,7 +29,7 @@ struct Case
 	uint64_t host_bps = 10'000'000'000, uplink_bps = 40'000'000'000;
 	uint64_t host_delay_ns = 20'000, uplink_delay_ns = 200; /* one way, processing included */
 	bool spray = false; /* paths by packet, not by flow */
-	uint64_t buffer = 360'000; /* bytes a port */
+	uint64_t buffer = 360'000, buffer_uplink = 360'000; /* bytes a port: towards a host, and between switches */
 	std::vector<uint64_t> share_256, reserved; /* of each queue, the first first; the last counts for all that follow */
 	uint64_t mark_host = 97'500, mark_uplink = 375'000; /* bytes in a port from which on it marks */
 	std::vector<uint64_t> beta, alpha; /* bytes */

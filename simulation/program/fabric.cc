@@ -125,16 +125,18 @@ Fabric::Fabric(const Case &what) : m_case(what)
 /* A host drops nothing at its own port: its kernel holds data back in the sockets (TCP small queues). pFabric's hosts do. */
 Ptr<Port> Fabric::NewPort(bool of_host, bool to_host) const
 {
-	if (m_case.scheme == Scheme::Pfabric)
-		return CreateObject<PfabricPort>(m_case.buffer);
+	uint64_t buffer = of_host || to_host ? m_case.buffer : m_case.buffer_uplink;
 
-	Division division(of_host ? UNLIMITED : m_case.buffer);
+	if (m_case.scheme == Scheme::Pfabric)
+		return CreateObject<PfabricPort>(buffer);
+
+	Division division(of_host ? UNLIMITED : buffer);
 
 	for (unsigned queue = 0; queue < QUEUES; queue++) {
 		if (!m_case.share_256.empty())
 			division.share_256[queue] = uint32_t(m_case.share_256[std::min<size_t>(queue, m_case.share_256.size() - 1)]);
 		if (queue < m_case.reserved.size())
-			division.reserved[queue] = m_case.reserved[queue];
+			division.reserved[queue] = m_case.reserved[queue] * buffer / m_case.buffer;
 	}
 	return CreateObject<PriorityPort>(division, of_host || to_host ? m_case.mark_host : m_case.mark_uplink);
 }

@@ -11,7 +11,7 @@ from emulation import cdfs
 from simulation.cases import Case, grid
 from simulation.fabric import FRAME, SEGMENT, SIZES, SpineLeaf
 from simulation.flows import PLAIN, Mixture, poisson
-from simulation.schemes import SCHEMES, Settings, case_text, marking_packets, program_settings, thresholds
+from simulation.schemes import SCHEMES, Settings, buffer_bytes, case_text, marking_packets, program_settings, thresholds
 
 SMALL = SIZES["small"]
 
@@ -105,6 +105,14 @@ class TestSchemes:
     @pytest.mark.parametrize(("rate", "packets"), [(10**9, 20), (10**10, 65), (4 * 10**10, 250)])
     def test_ports_mark_from_karunas_lengths_on(self, rate: int, packets: int) -> None:
         assert marking_packets(rate) == packets
+
+    @pytest.mark.parametrize("rate", [10**9, 10**10, 4 * 10**10, 10**11])
+    def test_a_ports_buffer_is_longer_than_the_queue_from_which_it_marks(self, rate: int) -> None:
+        assert buffer_bytes(rate) > marking_packets(rate) * 1500
+
+    def test_a_buffer_in_which_a_port_could_never_mark_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"buffer_bytes is 360000; a port here marks from 375000 bytes on"):
+            program_settings("dctcp", SpineLeaf(), thresholds("dctcp", (), 0.5), Settings(buffer_bytes=360_000), 1)
 
     def test_a_port_of_pfabric_holds_two_pipes(self) -> None:
         cuts = thresholds("pfabric", (), 0.5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.priorities.completion_model import Thresholds
 from controller.switch_queues.model import SwitchQueues, each_queue
 from simulation.cases import Case
-from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES
+from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES, SpineLeaf
 from simulation.flows import Flow, Mixture
 from simulation.results import ended
 from simulation.run import RunError, lines_of, simulate
@@ -110,6 +110,17 @@ class TestOrder:
     def test_a_deadline_goes_before_any_size_under_edf(self) -> None:
         small, due = Flow(2_000_000, 0, 7, 500_000, 3), Flow(2_000_000, 1, 7, 2_000_000, 1, 2_100_000)
         assert run("pfabric_edf", (small, due))[1] < 2_100_000 < run("pfabric", (small, due))[1] + 200_000
+
+
+class TestUplinks:
+    """A port between switches, which is faster."""
+
+    @pytest.mark.parametrize("scheme", ["dctcp", "karuna"])
+    def test_marks_flows_that_meet_there_before_it_drops(self, scheme: str) -> None:
+        two = SpineLeaf(leaves=2, spines=1, hosts_per_leaf=8)
+        flows = tuple(Flow(2_000_000, at, 8 + at, 5_000_000, 3) for at in range(8))
+        *_, close = lines_of("fabric_run", case_text(program_settings(scheme, two, NO_CUTS, Settings(), 1), flows))
+        assert close["marks"] > 1000 and close["drops"] < close["marks"] / 20
 
 
 class TestHosts:
