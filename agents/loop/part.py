@@ -86,6 +86,11 @@ class Part(Protocol):
         """Restores what another program removed; a line to log for each thing. Called once a second."""
         return []
 
+    def warnings(self) -> list[str]:
+        """What stands in the way of this part now, and what to do: a line each, which fits into a HostState with its `WARNING`
+        in front. Called after `repair`; a line is told as long as it stands."""
+        return []
+
     def close(self) -> None:
         """Undoes everything; called once, also after a failure."""
         return

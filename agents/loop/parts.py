@@ -120,6 +120,10 @@ class Parts:
         """Has every part restore what another program removed; the lines to log."""
         return [line for part in self._parts for line in part.repair()]
 
+    def warnings(self) -> list[str]:
+        """What stands in the way of parts now; the lines to tell."""
+        return [line for part in self._parts for line in part.warnings()]
+
     def close(self) -> None:
         """Closes every part, the last added first, whatever else fails. Raises the last error."""
         with ExitStack() as closing:

@@ -2,7 +2,8 @@
 
 Once a second (where the leader wants reports less often, as often as it reports) the queues and every part are compared with
 what they should be. What another program has changed is made anew; it is a line in the log, and with the last few in
-HOST_STATE: so `baton status`, the dashboard and `baton doctor --hosts` show it.
+HOST_STATE: so `baton status`, the dashboard and `baton doctor --hosts` show it. What it cannot put back is a warning there, as
+long as it stands.
 A gate that is gone is noticed sooner: the kernel refuses to change it, and the agent then checks and repairs everything.
 """
 
@@ -23,7 +24,7 @@ from agents.loop.throttle import BackgroundTask, Throttle
 from agents.permission.gatekeeper import Gatekeeper
 from agents.queues.host import Host
 from protocol.auth import Guard
-from protocol.bodies.host_state import LINES_MAX, NEVER_MS, HostState, shortened
+from protocol.bodies.host_state import LINES_MAX, NEVER_MS, WARNING, HostState, shortened
 from protocol.messages import Welcome
 from protocol.units import MILLISECOND_NS
 
@@ -51,6 +52,7 @@ class Upkeep(Part):
         self._check_ns = time.monotonic_ns() + CHECK_NS
         self._report_ns = 0
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
+        self._warnings: list[str] = []
         self._put_back = 0
         self._last_ns: int | None = None
         self._failures = 0
@@ -96,6 +98,7 @@ class Upkeep(Part):
             self._repair_now(now_ns)
         else:
             self._note(self._others(), now_ns)
+        self._warn(now_ns)
         yield
         for source, target in (yield from queues.collect_steps(now_ns)):
             self._host.flows.forget(source, target)
@@ -124,10 +127,24 @@ class Upkeep(Part):
             self._put_back += 1
             self._last_ns = self._report_ns = now_ns
 
+    def _warn(self, now_ns: int) -> None:
+        """Tells of what began or ceased to stand in the way."""
+        before, self._warnings = self._warnings, self._host.flows.warnings() + self._parts.warnings()
+        for line in self._warnings:
+            if line not in before:
+                log.warning("%s", line)
+        for line in before:
+            if line not in self._warnings:
+                log.info("no longer: %s", line)
+        if self._warnings != before:
+            self._report_ns = now_ns
+
     def _state(self, now_ns: int) -> HostState:
         clock = self._agent.clock
         known = clock.synchronised
         ago_ms = NEVER_MS if self._last_ns is None else min(NEVER_MS - 1, (now_ns - self._last_ns) // MILLISECOND_NS)
+        warnings = [shortened(WARNING + line) for line in self._warnings[:LINES_MAX]]
+        newest = list(self._lines)[max(0, len(warnings) + len(self._lines) - LINES_MAX) :]
         return HostState(
             self._guard.ring.sending.fingerprint,
             time.time_ns() if known else 0,
@@ -136,7 +153,7 @@ class Upkeep(Part):
             min(self._put_back, NEVER_MS),
             ago_ms,
             shortened(platform.release()),
-            tuple(self._lines),
+            (*warnings, *newest),
         )
 
 

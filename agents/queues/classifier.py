@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from agents.bpf.build import object_path
-from agents.kernel.netlink import RTM_GETQDISC, RTM_GETTFILTER, Netlink
+from agents.kernel.filters import Before, before_ours
+from agents.kernel.netlink import RTM_GETQDISC, RTM_GETTFILTER, Entry, Netlink
 from agents.kernel.snapshot import CLASSIFIER_PREFERENCE, EGRESS, without_egress
 from ebpf.libbpf import BpfObject
 
@@ -38,6 +39,8 @@ EVENTS_AT_ONCE, EVENTS_BYTES = 256, 1 << 18
 LOST_MAX = (1 << 32) - 1
 OUTSTANDING_MAX = (1 << 31) - 1
 """Beyond it, sequence numbers do not say how many bytes a connection has on their way (RFC 9293, section 3.4)."""
+LAST_PREFERENCE = 47811
+"""Filters of others after it never come before one of Baton's."""
 WHOLE_NS = 60_000_000_000
 """After so long a silence a flow's allowance is whole, however slowly it comes back."""
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -105,8 +108,12 @@ class FlowTable:
         self._lost: dict[int, int] = {}
         self._obstacle = ""
         """Why the classifier cannot be attached again."""
+        self._before = Before()
+        self._freed: dict[int, int] = {}
+        """What `free_senders` was told, by node."""
         self.set_mice(0, 0)
         self._attach()
+        self._look_before(self._filters())
 
     def _attach(self) -> None:
         self._object.attach_egress("classify", self._ifindex, CLASSIFIER_PREFERENCE, replace=True)
@@ -173,8 +180,14 @@ class FlowTable:
         return ctypes.c_uint32.from_buffer(self._nodes, node * _NODE.size + _ARMED_AT)
 
     def free_senders(self, node: int, outstanding_bytes: int) -> None:
-        """What `GateControl.free_senders` says, of packets to `node` from now on."""
-        self._outstanding[node.to_bytes(4, "little")] = min(outstanding_bytes, OUTSTANDING_MAX).to_bytes(4, "little")
+        """What `GateControl.free_senders` says, of packets to `node` from now on; not as long as a filter of others stands
+        before this one, which would see each such packet twice."""
+        self._freed[node] = outstanding_bytes
+        self._set_outstanding(node)
+
+    def _set_outstanding(self, node: int) -> None:
+        most = 0 if self._before.standing else min(self._freed[node], OUTSTANDING_MAX)
+        self._outstanding[node.to_bytes(4, "little")] = most.to_bytes(4, "little")
 
     def sent_bytes(self) -> Iterator[tuple[int, int]]:
         """Bytes that large flows sent to each member node since the last call, whether or not they have passed the gate yet.
@@ -207,7 +220,8 @@ class FlowTable:
 
         Raises NetlinkError, BpfError: the interface is gone.
         """
-        found = self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
+        found = self._filters()
+        self._look_before(found)
         if any(entry.info >> 16 == CLASSIFIER_PREFERENCE for entry in found):
             return []
         known = self._obstacle
@@ -218,6 +232,24 @@ class FlowTable:
             return []
         self._attach()
         return [f"{self._interface}: the classifier is missing"]
+
+    def warnings(self) -> list[str]:
+        """What keeps packets from the classifier, as the last `repair` found it, and what to do."""
+        return [
+            f"{self._interface}: egress filter pref {preference} may let packets past Baton's; end it with `continue` "
+            f"(TC_ACT_UNSPEC), or give it a preference above {LAST_PREFERENCE}"
+            for preference in self._before.ending[:1]
+        ]
+
+    def _filters(self) -> list[Entry]:
+        return self._netlink.dump(RTM_GETTFILTER, self._ifindex, parent=EGRESS)
+
+    def _look_before(self, found: list[Entry]) -> None:
+        stood = self._before.standing
+        self._before = before_ours(found)
+        if bool(stood) != bool(self._before.standing):
+            for node in self._freed:
+                self._set_outstanding(node)
 
     def close(self) -> None:
         """Frees the tables; restoring the snapshot removes the filter from the interface."""

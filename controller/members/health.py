@@ -15,7 +15,7 @@ from typing import Any
 from controller.members.event_budget import EventBudget
 from controller.members.part import Part
 from controller.members.registry import Member
-from protocol.bodies.host_state import NEVER_MS, HostState
+from protocol.bodies.host_state import NEVER_MS, WARNING, HostState
 from protocol.messages import ClockReport
 
 REMEMBERED_NS = 600_000_000_000
@@ -54,7 +54,7 @@ class HostHealth(Part):
         new = message.put_back - counted if message.put_back >= counted else message.put_back
         if before is None and message.ago_ms > NEWS_MS:
             new = 0  # an earlier leader has reported it
-        for line in message.lines[-new:] if new else ():
+        for line in _put_back(message)[-new:] if new else ():
             if (told := self._events.text(member.name, f"{member.name}: put back: {line}", now_ns)) is not None:
                 self._write({"event": ["drift", "warning", told]})
 
@@ -75,8 +75,17 @@ class HostHealth(Part):
             "kernel": state.kernel,
             "key": f"{state.fingerprint:016x}",
             "put_back": state.put_back,
-            "drift": [f"put back: {line}" for line in state.lines] if recent else [],
+            "drift": [f"put back: {line}" for line in _put_back(state)] if recent else [],
         }
+
+    def warnings_of(self, node: int) -> list[str]:
+        known = self._known.get(node)
+        lines = known.state.lines if known is not None else ()
+        return [line.removeprefix(WARNING) for line in lines if line.startswith(WARNING)]
+
+
+def _put_back(state: HostState) -> list[str]:
+    return [line for line in state.lines if not line.startswith(WARNING)]
 
 
 class Clocks(Part):

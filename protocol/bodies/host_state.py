@@ -20,6 +20,9 @@ TEXT_BYTES_MAX = 160
 LINES_MAX = 4
 """How many restored settings a message names: with the longest texts they fit in a frame."""
 NEVER_MS = (1 << 32) - 1
+WARNING = "warning: "
+"""A line that begins so is not of what was put back, but stands in the agent's way now. Such lines come first."""
+WARNING_BYTES_MAX = TEXT_BYTES_MAX - len(WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class HostState:
 
     `wall_ns` is the host's CLOCK_REALTIME when the leader's clock showed `leader_ns` (0: not known), by its estimate, which may
     be wrong by `uncertainty_ns`. `put_back` counts how often, since its start, the agent restored a setting that another
-    program had changed; the last time was `ago_ms` ago (NEVER_MS: never), and `lines` describe the newest ones in order.
+    program had changed; the last time was `ago_ms` ago (NEVER_MS: never), and `lines` describe the newest ones in order, after
+    those of what stands in the agent's way now (`WARNING`).
     """
 
     fingerprint: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,13 +44,17 @@ def test_a_classifier_that_somebody_removed_is_put_back(either: Wire, removed: t
 
 def looked_after(wire: Wire) -> list[str]:
     """What an agent puts back that looks after all it has set up."""
-    agent: Any = SimpleNamespace(member=False, rules=SimpleNamespace(reapply=lambda: None))
-    keeper: Any = SimpleNamespace(rebuilt=lambda now_ns: None)
-    parts: Any = SimpleNamespace(repair=list)
-    part = Upkeep(agent, wire.host, keeper, parts, agent, Throttle(time.monotonic_ns))
+    part = upkeep(wire.host)
     with inside(wire.pair.left):
         part.advance(time.monotonic_ns() + CHECK_NS)
     return list(part._lines)
+
+
+def upkeep(host: Host) -> Upkeep:
+    agent: Any = SimpleNamespace(member=False, rules=SimpleNamespace(reapply=lambda: None))
+    keeper: Any = SimpleNamespace(rebuilt=lambda now_ns: None)
+    parts: Any = SimpleNamespace(repair=list, warnings=list)
+    return Upkeep(agent, host, keeper, parts, agent, Throttle(time.monotonic_ns))
 
 
 def test_what_somebody_else_changed_is_found_and_put_back(either: Wire) -> None:
@@ -299,6 +304,73 @@ def test_a_foreign_filter_at_the_same_hook_stays(tmp_path: Path) -> None:
         with inside(ends.left):
             Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
         assert ends.found() == found
+
+
+DST = ("u32", "match", "ip", "dst", "10.9.0.2/32")
+MIRROR = ("action", "mirred", "egress", "mirror", "dev", "lo")
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends"),
+    [
+        ((*DST, *MIRROR), True),
+        ((*DST, *MIRROR, "continue"), False),
+        ((*DST, *MIRROR, "pipe", "action", "gact", "continue"), False),
+        ((*DST, *MIRROR, "pipe", "action", "gact", "ok"), True),
+        ((*DST, "action", "skbedit", "mark", "7", "continue"), False),
+        (("u32", "match", "u32", "0", "0"), True),
+        (("matchall", "action", "gact", "continue"), False),
+        (("bpf", "bytecode", "1,6 0 0 4294967295"), True),
+        (("bpf", "da", "bytecode", "1,6 0 0 0"), True),
+    ],
+)
+def test_a_filter_of_others_that_may_keep_packets_from_the_classifier_is_warned_of(
+    wire: Wire, rule: tuple[str, ...], ends: bool
+) -> None:
+    tc = ("ip", "netns", "exec", wire.pair.left, "tc", "filter")
+    wire.host.free_senders(16, 60_000)
+    made = subprocess.run((*tc, "add", "dev", "eth0", "egress", "pref", "10", "protocol", "ip", *rule), check=False)
+    if made.returncode:
+        pytest.skip(f"this kernel lacks {rule[0]} or its action")
+    assert wire.host.flows.repair() == []
+    assert wire.host.flows.warnings() == [
+        "eth0: egress filter pref 10 may let packets past Baton's; end it with `continue` (TC_ACT_UNSPEC), "
+        "or give it a preference above 47811"
+    ] * ends
+    assert outstanding(wire) == 0, "what is released would pass the other filter twice"
+    run(*tc, "del", "dev", "eth0", "egress", "pref", "10")
+    assert wire.host.flows.repair() == wire.host.flows.warnings() == []
+    assert outstanding(wire) == 60_000
+
+
+def outstanding(wire: Wire) -> int:
+    return int.from_bytes(wire.host.flows._outstanding.get((16).to_bytes(4, "little")) or b"", "little")
+
+
+def test_filters_of_others_after_batons_are_not_warned_of(wire: Wire) -> None:
+    tc = ("ip", "netns", "exec", wire.pair.left, "tc", "filter")
+    run(*tc, "add", "dev", "eth0", "egress", "pref", "47812", "protocol", "ip", *DST)
+    assert wire.host.flows.repair() == wire.host.flows.warnings() == []
+
+
+def test_a_filter_that_was_there_at_the_start_is_warned_of_and_told_when_it_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "clsact")
+        run("tc", "filter", "add", "dev", "eth0", "egress", "pref", "10", "protocol", "ip", *DST)
+        host = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert host.flows.warnings()
+        part = upkeep(host)
+        for second in 1, 2:
+            part.advance(time.monotonic_ns() + second * CHECK_NS)
+        said = "eth0: egress filter pref 10 may let packets past Baton's"
+        assert caplog.text.count(said) == 1 and caplog.text.count("no longer") == 0
+        run("tc", "filter", "del", "dev", "eth0", "egress", "pref", "10")
+        part.advance(time.monotonic_ns() + 3 * CHECK_NS)
+        assert caplog.text.count(f"no longer: {said}") == 1
+        host.close()
 
 
 def test_an_ingress_qdisc_which_has_no_egress_is_refused_and_untouched(tmp_path: Path) -> None:

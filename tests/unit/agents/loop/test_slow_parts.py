@@ -34,7 +34,8 @@ class Host:
         self.refreshed = list[int]()
         self.armed = list[int]()
         self.flows = SimpleNamespace(
-            sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None, arm=self.armed.append, repair=list
+            sent_bytes=self.counts, lost_segments=lambda node: node % 2, forget=None, arm=self.armed.append, repair=list,
+            warnings=list,
         )
         self.queues = SimpleNamespace(
             backlog=lambda node: (0, node),
@@ -50,7 +51,7 @@ class Host:
         )
         self.guard = SimpleNamespace(refused={})
         self.rules = SimpleNamespace(reapply=lambda: None)
-        self.parts = SimpleNamespace(repair=list)
+        self.parts = SimpleNamespace(repair=list, warnings=list)
 
     def counts(self) -> Iterator[tuple[int, int]]:
         for node in NODES:

@@ -14,7 +14,7 @@ from cli.machine.doctor_hosts import HostProblem, findings, rows
 from controller.members.event_budget import MOST, PERIOD_NS
 from controller.members.health import HostHealth
 from controller.members.registry import Figures, Member
-from protocol.bodies.host_state import NEVER_MS, TEXT_BYTES_MAX, HostState, shortened
+from protocol.bodies.host_state import NEVER_MS, TEXT_BYTES_MAX, WARNING, HostState, shortened
 
 SECOND = 1_000_000_000
 WALL = 1_700_000_000 * SECOND
@@ -83,6 +83,14 @@ class TestTheCoordinatorsSide:
     def test_after_ten_minutes_it_is_only_counted(self) -> None:
         found = Told().hear(state(2, 600_000, "a", "b"))
         assert (found["drift"], found["put_back"]) == ([], 2)
+
+    def test_what_stands_in_an_agents_way_is_a_warning_as_long_as_it_tells_so_and_no_event(self) -> None:
+        told = Told()
+        found = told.hear(state(1, 20, f"{WARNING}eth0: a filter; move it", "a"))
+        assert (told.part.warnings_of(16), found["drift"]) == (["eth0: a filter; move it"], ["put back: a"])
+        assert [event[2] for event in told.events] == ["h16: put back: a"]
+        told.hear(state(1, 20, "a"))
+        assert told.part.warnings_of(16) == told.part.warnings_of(17) == []
 
     def test_who_left_is_forgotten(self) -> None:
         told = Told()
