@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 
 from agents.addresses.tables import Address, Link, Tables, first
 
+BROADCAST = IPv4Address("255.255.255.255")
 BRIDGE = "bridge"
 MASTERS = frozenset({BRIDGE, "bond", "team"})
 """Through these a port's host speaks; a VRF, say, only routes."""
@@ -46,14 +48,14 @@ class Found:
 def search(tables: Tables, interface: int) -> Found:
     """The addresses of an interface, by its index."""
     carriers = _carriers(tables.links, interface)
-    own = {address for index, address in tables.addresses if index in carriers and _routable(address)}
+    own = {address for index, address in tables.addresses if index in carriers and routable(address)}
     stations = defaultdict[bytes, set[int]](set)
     for (bridge, mac, _), port in tables.stations.items():
         if bridge in carriers and port not in carriers and port != bridge:
             stations[mac].add(port)
     behind, known = defaultdict[Address, set[int]](set), set[bytes]()
     for (index, address), mac in tables.neighbours.items():
-        if index in carriers and mac in stations and _routable(address):
+        if index in carriers and mac in stations and routable(address):
             behind[address] |= stations[mac]
             known.add(mac)
     ports = {address: min(at) for address, at in behind.items() if address not in own and len(at) == 1}
@@ -77,8 +79,10 @@ def _kind(links: dict[int, Link], index: int) -> str:
     return links[index].kind if index in links else ""
 
 
-def _routable(address: Address) -> bool:
-    return not (address.is_link_local or address.is_loopback or address.is_multicast or address.is_unspecified)
+def routable(address: Address) -> bool:
+    """Whether it can be the address of one host, for others to send to."""
+    local = address.is_link_local or address.is_loopback
+    return not (local or address.is_multicast or address.is_unspecified or address == BROADCAST)
 
 
 def chosen(configured: Collection[Address], found: Found, room: int) -> tuple[tuple[Address, ...], int]:

@@ -101,7 +101,9 @@ def agent(
     The agent finds the addresses of the interface, of the bridge that it is a port of, and of the VMs behind that bridge, and
     follows their changes.
     """
+    from agents.addresses.found import routable
     from agents.config import AgentConfig, usual_realtime
+    from agents.guests.flows import unmapped
     from agents.run import run
     from topology.units import parse_link_rate
 
@@ -111,9 +113,12 @@ def agent(
         _check_cgroup(cgroup, priorities)
     rate_bps = named("--rate", rate, parse_link_rate) or _told_rate_bps(interface)
     try:
-        addresses = tuple(ip_address(text) for text in address)
+        addresses = tuple(unmapped(ip_address(text)) for text in address)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
+    if strange := next((one for one in addresses if not routable(one)), None):
+        says = f"{strange} is not the address of one host that others reach; write one such as 10.0.0.1"
+        raise click.BadParameter(says, param_hint="--address")
     if statistics is not None and not statistics.absolute().parent.is_dir():
         raise click.BadParameter(f"{statistics.parent} is no directory; make it first", param_hint="--statistics")
     log_to_stderr()

@@ -22,7 +22,6 @@ LINES_MAX = 4
 NEVER_MS = (1 << 32) - 1
 WARNING = "warning: "
 """A line that begins so is not of what was put back, but stands in the agent's way now. Such lines come first."""
-WARNING_BYTES_MAX = TEXT_BYTES_MAX - len(WARNING)
 
 
 @dataclass(frozen=True, slots=True)

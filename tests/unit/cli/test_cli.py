@@ -160,6 +160,10 @@ class TestAgent:
             (["--rate", "fast"], "--rate"),
             (["--rate", "10"], "not from 1Mbit to 1Tbit"),
             (["--rate", "100mbit", "--address", "10.0.0"], "--address"),
+            *(
+                (["--rate", "100mbit", "--address", text], f"--address: {text} is not the address of one host")
+                for text in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "127.0.0.1", "::", "::1", "ff02::1", "fe80::1")
+            ),
             (["--rate", "100mbit", "--statistics", "/nonexistent/counters.json"], "--statistics"),
             (["--rate", "100mbit", "--cgroup", "/tmp"], "--cgroup: needs --priorities"),
             (["--rate", "100mbit", "--priorities", "--cgroup", "/tmp"], "--cgroup: /tmp is no cgroup"),
