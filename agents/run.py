@@ -158,7 +158,10 @@ def _run(config: AgentConfig) -> int:
                 if part is not None:
                     closing.callback(part.close)
         if agent is not None and weeks is not None and config.statistics is not None:
-            write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
+            try:
+                write_statistics(config.statistics, agent.keeper.counters, weeks.counters)
+            except OSError as error:
+                log.error("--statistics %s: %s; name a file in a directory of root's", config.statistics, error.strerror)
     return 0
 
 

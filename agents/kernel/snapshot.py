@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 from contextlib import suppress
@@ -35,6 +36,8 @@ from agents.kernel.netlink import (
 )
 from agents.kernel.offload import read_segments, set_segments
 from ebpf import egress
+
+log = logging.getLogger("baton.host")
 
 CLASSIFIER_PREFERENCE = 47809
 """The preference of the classifier's filter, which identifies it among filters at the same hook."""
@@ -258,8 +261,12 @@ class StateFile:
 
     def remove(self) -> None:
         """Deletes the file, and lets another agent have the interface."""
-        self.clear()
-        self.release()
+        try:
+            self.clear()
+            self.release()
+        except OSError as error:  # the rights over others' files are given up by now
+            log.error("%s: the interface is put back, but its record stays: %s; remove it", self.path, error.strerror)
+            self._locked.close()
 
     def release(self) -> None:
         """Lets another agent have the interface."""

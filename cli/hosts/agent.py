@@ -121,6 +121,10 @@ def agent(
         raise click.BadParameter(says, param_hint="--address")
     if statistics is not None and not statistics.absolute().parent.is_dir():
         raise click.BadParameter(f"{statistics.parent} is no directory; make it first", param_hint="--statistics")
+    if os.geteuid() == 0:  # anyone else is told to be root
+        _check_writable("--run-dir", run_dir)
+        if statistics is not None:
+            _check_writable("--statistics", statistics.absolute().parent)
     log_to_stderr()
     try:
         config = AgentConfig(
@@ -152,6 +156,14 @@ def _check_cgroup(cgroup: Path, priorities: bool) -> None:
         raise click.UsageError("--cgroup: needs --priorities, by which the agent chooses a congestion control")
     if not (cgroup / "cgroup.procs").exists():
         raise click.BadParameter(f"{cgroup} is no cgroup; name a directory of cgroup version 2", param_hint="--cgroup")
+
+
+def _check_writable(option: str, directory: Path) -> None:
+    from agents.kernel.files import in_the_way
+
+    if (other := in_the_way(directory)) is not None:
+        says = f"{other} is not root's own to write in, and the agent gives up root's rights over others' files"
+        raise click.BadParameter(f"{says}; name a directory of root's, or chown root {other}", param_hint=option)
 
 
 def _told_rate_bps(interface: str) -> int:

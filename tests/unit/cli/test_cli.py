@@ -173,6 +173,16 @@ class TestAgent:
         code, text = run("agent", "--interface", "none0", "--key", str(tmp_path / "k"), *words)
         assert code == 2 and says in text
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else is told to be root")
+    @pytest.mark.parametrize(("option", "file"), [("--run-dir", ""), ("--statistics", "/counters.json")])
+    def test_a_directory_where_nothing_could_be_written_at_the_end_is_refused(
+        self, tmp_path: Path, option: str, file: str
+    ) -> None:
+        os.chown(tmp_path, 65534, 65534)
+        words = ("--interface", "none0", "--key", "k", "--rate", "1gbit", "--run-dir", "/run/baton")
+        code, text = run("agent", *words, option, f"{tmp_path}{file}")
+        assert code == 2 and option in text and "chown root" in text
+
     @pytest.mark.parametrize(
         ("interface", "says"),
         [("lo", "--rate 100mbit"), ("none0", "no interface with this name; name one that `ip link` shows")],

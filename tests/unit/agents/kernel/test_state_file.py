@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_what_was_left_of_another_interface_is_not_taken_for_this_ones(tmp_path:
         state.write(FOUND)
     assert state.read() is None
     state.remove()
+
+
+def test_a_record_that_cannot_be_removed_is_one_line_and_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = StateFile(tmp_path, "lo")
+    state.write(FOUND)
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "not here")
+
+    with monkeypatch.context() as without_rights:
+        without_rights.setattr(Path, "unlink", refused)
+        state.remove()
+    assert len(caplog.messages) == 1 and caplog.messages[0].endswith("its record stays: not here; remove it")
+    StateFile(tmp_path, "lo").remove()
 
 
 def test_an_interface_is_known_by_the_boot_its_namespace_and_its_number() -> None:
