@@ -26,7 +26,7 @@ from agents.kernel import capabilities
 from agents.kernel.features import GateUnavailable
 from agents.kernel.probe import ProbeRefused, probed_gate
 from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
-from agents.membership.keys import Keys
+from agents.membership.keys import Keys, of_host
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
 from agents.priorities.tagger import TaggerSettings
@@ -136,8 +136,7 @@ def _run(config: AgentConfig) -> int:
         if config.pfc != "off":
             agent.add(PfcPart(agent, config.interface, config.rate_bps, time.monotonic_ns, nic, reflex))
         keys = Keys(
-            agent, agent.guard.ring, config.key_file, lambda path: host_file.load(path).at(host.link.address),
-            membership.announce_anew,
+            agent, agent.guard.ring, config.key_file, of_host(secret.name, lambda: host.link.address), membership.announce_anew,
         )  # fmt: skip
         agent.add(keys)
         for number in ENDING:

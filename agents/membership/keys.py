@@ -14,9 +14,12 @@ from typing import Generic
 
 from agents.loop.pace import Pace
 from agents.loop.part import Part, Surroundings
+from protocol.auth import KeyFileError
 from protocol.bodies.keys import KeyState, KeyStep
 from protocol.key_files import KeyFiles
 from protocol.keyring import K, KeyRing
+from protocol.keys import host_file
+from protocol.keys.hosts import Credentials
 from protocol.messages import Welcome
 
 log = logging.getLogger("baton.agent")
@@ -24,6 +27,18 @@ log = logging.getLogger("baton.agent")
 LOOK_NS = 1_000_000_000
 AGAIN_NS, MOST_AGAIN_NS = 4_000_000_000, 64_000_000_000
 """How long the agent waits for the leader to take a newer key before it registers again; then twice as long, each time."""
+
+
+def of_host(name: str, address: Callable[[], bytes]) -> Callable[[Path], Credentials]:
+    """Reads files of one host alone: its keys at its present MAC address. What it returns raises KeyFileError."""
+
+    def load(path: Path) -> Credentials:
+        secret = host_file.load(path)
+        if secret.name != name:
+            raise KeyFileError(f"key file {path}: {secret.name} was enrolled with it, and this host is {name}; remove it")
+        return secret.at(address())
+
+    return load
 
 
 class Keys(Part, Generic[K]):

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from agents.membership.keys import AGAIN_NS, MOST_AGAIN_NS, Keys
+import pytest
+
+from agents.membership.keys import AGAIN_NS, MOST_AGAIN_NS, Keys, of_host
 from protocol.key import Key
 from protocol.key_files import new_beside
 from protocol.keyring import KeyRing
@@ -41,3 +43,17 @@ def test_it_is_announced_again_and_again_ever_less_often_until_it_is_taken(tmp_p
     for second in range(600, 1200):
         keys.advance(second * SECOND_NS)
     assert len(said_ns) == count and not new_beside(path).exists()
+
+
+def test_a_file_of_another_host_is_refused_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    master, path, said_ns = Master(Key(bytes(32))), tmp_path / "h1.host", list[int]()
+    host_file.save(master.enroll("h1"), path)
+    load = of_host("h1", lambda: MAC)
+    ring = KeyRing(load(path))
+    keys = Keys(cast(Any, SimpleNamespace()), ring, path, load, said_ns.append)
+    host_file.save(master.enroll("h2"), new_beside(path))
+    for second in range(2, 5):
+        keys.advance(second * SECOND_NS)
+    assert ring.other is None and said_ns == []
+    assert caplog.text.count(f"{new_beside(path)}: h2 was enrolled with it, and this host is h1; remove it") == 1
