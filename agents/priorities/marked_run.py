@@ -18,6 +18,9 @@ from ebpf.libbpf import BpfObject
 from protocol.flowmark import CoflowMark, FlowMark
 
 _MARKING = struct.Struct("=QII")
+NAME = "baton-mark-"
+"""How the cgroup's name begins; the process id follows."""
+ELSEWHERE = "move this shell to another cgroup first, by its cgroup.procs"
 TRIES, AGAIN_S = 50, 0.01
 """How often, and after what time, the removal of the cgroup is tried again."""
 
@@ -85,8 +88,12 @@ def run(
 
 @contextmanager
 def _cgroup(outside: Path) -> Iterator[Path]:
-    inside = outside / f"baton-mark-{os.getpid()}"
+    _remove_left(outside)
+    inside = outside / f"{NAME}{os.getpid()}"
     inside.mkdir(exist_ok=True)
+    if not _takes_processes(inside):
+        inside.rmdir()
+        raise NoCgroup(0, f"cgroup {outside} is threaded: no process can be marked there; {ELSEWHERE}")
     try:
         yield inside
     finally:
@@ -98,6 +105,24 @@ def _cgroup(outside: Path) -> Iterator[Path]:
                 if error.errno != errno.EBUSY or not left:
                     raise
             time.sleep(AGAIN_S)
+
+
+def _takes_processes(cgroup: Path) -> bool:
+    """Whether whole processes may be in it; below a threaded one they may not."""
+    try:
+        return (cgroup / "cgroup.type").read_text().strip() in ("domain", "domain threaded")
+    except FileNotFoundError:
+        return True  # before Linux 4.14
+
+
+def _remove_left(outside: Path) -> None:
+    """Removes the empty cgroups that others left which were killed."""
+    for left in outside.glob(f"{NAME}*"):
+        pid = left.name.removeprefix(NAME)
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            with suppress(OSError):  # what it ran is still there
+                for at, _, _ in os.walk(left, topdown=False):
+                    Path(at).rmdir()
 
 
 def _remove(inside: Path, outside: Path) -> None:
@@ -146,7 +171,10 @@ def _run(command: Sequence[str], inside: Path, signals: _Signals) -> int:
     # preexec_fn: the command must be inside before its first socket, and this process has a single thread.
     if signals.number:
         return 128 + signals.number
-    child = signals.child = subprocess.Popen(command, preexec_fn=enter)
+    try:
+        child = signals.child = subprocess.Popen(command, preexec_fn=enter)
+    except subprocess.SubprocessError:  # all that is told of `enter`
+        raise NoCgroup(0, f"cgroup {inside} takes no process; {ELSEWHERE}") from None
     if signals.number:  # it came while the command was started
         child.send_signal(signals.number)
     status = child.wait()

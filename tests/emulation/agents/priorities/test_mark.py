@@ -85,3 +85,20 @@ def test_cgroups_that_the_command_made_go_too_and_what_runs_there_goes_on(
 def test_what_a_mark_cannot_hold_is_refused_with_the_limit(mark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = mark("--deadline", "5s", "true")
     assert done.returncode == 2 and "at most 4094" in done.stderr
+
+
+def test_a_threaded_cgroup_is_refused_in_one_line_with_the_remedy(
+    mark: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    threaded = own_cgroup() / f"baton-test-{os.getpid()}"
+    threaded.mkdir()
+    own = threaded.parent / "cgroup.procs"
+    try:
+        (threaded / "cgroup.type").write_text("threaded")
+        (threaded / "cgroup.threads").write_text("0")
+        done = mark("--size", "2MB", "true")
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+        assert f"cgroup {threaded} is threaded: no process can be marked there; move this shell" in done.stderr
+    finally:
+        own.write_text("0")
+        threaded.rmdir()

@@ -106,3 +106,18 @@ def test_a_signal_before_the_command_has_started_keeps_it_from_starting(tmp_path
         assert marked_run._run(("touch", str(tmp_path / "started")), tmp_path, signals) == 128 + number
     assert not (tmp_path / "started").exists()
     assert signal.getsignal(number) == handler
+
+
+def test_a_command_that_the_kernel_keeps_out_of_the_cgroup_is_one_error_with_the_remedy(tmp_path: Path) -> None:
+    with marked_run._signals() as signals, pytest.raises(NoCgroup, match="takes no process; move this shell to another cgroup"):
+        marked_run._run(("true",), tmp_path / "none", signals)
+
+
+def test_empty_cgroups_of_those_that_were_killed_are_removed_and_no_others(tmp_path: Path) -> None:
+    gone = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(gone, 0)
+    (tmp_path / f"baton-mark-{gone}" / "a").mkdir(parents=True)
+    for kept in f"baton-mark-{os.getppid()}", "baton-mark-x", "other-1":
+        (tmp_path / kept).mkdir()
+    marked_run._remove_left(tmp_path)
+    assert {at.name for at in tmp_path.iterdir()} == {f"baton-mark-{os.getppid()}", "baton-mark-x", "other-1"}
