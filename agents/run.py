@@ -25,7 +25,7 @@ from agents.host_control.week_schedule import WeekCounters, WeekSchedule
 from agents.kernel import capabilities
 from agents.kernel.features import GateUnavailable
 from agents.kernel.probe import ProbeRefused, probed_gate
-from agents.kernel.snapshot import ForeignQdisc, InterfaceInUse
+from agents.kernel.snapshot import ForeignQdisc, InterfaceGone, InterfaceInUse
 from agents.membership.keys import Keys, of_host
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
@@ -148,6 +148,9 @@ def _run(config: AgentConfig) -> int:
         if refused := capabilities.drop():
             log.warning("%s", refused)
         agent.run(reflex, slots)
+    except InterfaceGone as error:
+        print(f"baton agent: {error}", file=sys.stderr)
+        return 1
     finally:
         with ExitStack() as closing:  # the host is put back whatever else fails
             if guardian is not None:

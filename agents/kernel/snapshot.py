@@ -150,9 +150,12 @@ def restore(netlink: Netlink, snapshot: Snapshot, index: int) -> None:
     Raises:
         NetlinkError: the first refusal, once all the rest is put back.
     """
-    try:
-        socket.if_indextoname(index)
-    except OSError:
+    if is_gone(index):
+        log.warning(
+            "interface %s: gone, so nothing is put back; if it was moved to another network namespace, it needs there: "
+            "ip link set %s gso_max_segs %d",
+            snapshot.interface, snapshot.interface, snapshot.gso_segments,
+        )  # fmt: skip
         return
     refused: list[NetlinkError] = []
     for put_back in (_put_back_segments, _put_back_root, _put_back_hook):
@@ -196,6 +199,19 @@ def _put_back_hook(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
         ours = attribute(TCA_KIND, b"clsact\0")
         with suppress(NetlinkError):  # nor was the hook made, or it is another one by now
             netlink.request(message(RTM_DELQDISC, 0, index, handle=0xFFFF0000, parent=TC_H_CLSACT, body=ours))
+
+
+def is_gone(index: int) -> bool:
+    """Whether this network namespace has no such interface: it was deleted, or moved to another one."""
+    try:
+        socket.if_indextoname(index)
+    except OSError:
+        return True
+    return False
+
+
+class InterfaceGone(Exception):
+    """An agent's interface was deleted or moved away. The text names it and the remedy."""
 
 
 class InterfaceInUse(Exception):

@@ -9,6 +9,7 @@ A gate that is gone is noticed sooner: the kernel refuses to change it, and the 
 
 from __future__ import annotations
 
+import errno
 import logging
 import platform
 import time
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from agents.kernel.netlink import NetlinkError
+from agents.kernel.snapshot import InterfaceGone
 from agents.loop.pace import NEWS_REPORTS, Pace
 from agents.loop.part import Part, Surroundings
 from agents.loop.parts import Parts
@@ -84,7 +86,11 @@ class Upkeep(Part):
 
         Raises:
             NetlinkError: `error`, if the refusals do not end.
+            InterfaceGone: there is no interface any more.
         """
+        if error.errno == errno.ENODEV and self._host.gone():
+            name = self._host.link.interface
+            raise InterfaceGone(f"interface {name} is gone; start the agent again once it is there") from None
         self._failures += 1
         if self._failures > MOST_FAILURES:
             raise error

@@ -80,6 +80,10 @@ class Host:
             raise
         self.wakeup_frame = 2 * self.link.address + ETHERTYPE.to_bytes(2, "big") + bytes(46)
 
+    def gone(self) -> bool:
+        """Whether the interface was deleted, or moved to another network namespace."""
+        return snapshot.is_gone(self._index)
+
     def close(self) -> None:
         """Puts the interface back as it was found."""
         self._put_back()
