@@ -1,8 +1,9 @@
 """An interface's root qdisc as it was found: recorded in a file before the first change, put back at the end. An edge.
 
 A kernel default (handle 0) comes back by itself when ours is deleted. A classless qdisc that an administrator set is put back
-from the kernel's own dump of its options. A classful one (and red), or one with another below it, is refused: what it
-has is not recorded.
+from the kernel's own dump of its options. Refused is what the dump does not show in full: a classful one (and red, choke and
+gred), one with another below it or with filters of its own, and one with a table of sizes (`stab`, unless that only adds
+overhead).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 import os
 import socket
+import struct
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,10 +30,12 @@ from agents.kernel.netlink import (
     TC_H_ROOT,
     TCA_KIND,
     TCA_OPTIONS,
+    TCA_STAB,
     Entry,
     Netlink,
     NetlinkError,
     attribute,
+    attributes,
     message,
 )
 from agents.kernel.offload import read_segments, set_segments
@@ -49,17 +53,20 @@ whose result it reads."""
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300  # in network order
 NOT_RESTORABLE = frozenset(
-    {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "red", "taprio"}
+    {"atm", "cbq", "drr", "dsmark", "ets", "hfsc", "htb", "mq", "mqprio", "multiq", "prio", "qfq", "taprio"}
+    | {"choke", "gred", "red"}
 )
-"""Classful qdiscs; and red, as its dump lacks the table that a new one needs."""
+"""Classful qdiscs; and those whose dump is no set-up: it lacks a table that red and choke need, and gred takes its queues one
+by one (red_change, choke_change, gred_init in the kernel's net/sched/)."""
+TCA_STAB_BASE, SIZE_SPECIFICATION = 1, struct.Struct("=BBhiIIII")
+"""struct tc_sizespec of linux/pkt_sched.h; its last field counts the entries of the table."""
 SO_NETNS_COOKIE = 71
 WAKEUP_FILTER = "drop_wakeup"
 """The name of the filter at Baton's root qdisc, by which it is known."""
 
 
 class ForeignQdisc(Exception):
-    """The interface carries a classful qdisc that this agent did not make, or one with others below it, or one in clsact's
-    place."""
+    """The interface carries a qdisc that this agent did not make and cannot put back, or has no egress for its filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +80,16 @@ class Snapshot:
     options: str
     clsact: bool
     gso_segments: int
+    size_table: str = ""
+    """In hexadecimal, as the options are: what counts as a packet's size, where that needs no table."""
 
 
 def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Snapshot:
     """Reads the root qdisc of an interface, by its index.
 
     Raises:
-        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, or is another agent's, and
-            `take_over` was not given; or there is an ingress qdisc.
+        ForeignQdisc: it is classful, or has a qdisc below it that an administrator made, or filters, or a table of sizes, or is
+            another agent's, and `take_over` was not given; or there is no egress for filters.
     """
     found = _qdiscs(netlink, index)
     if why := without_egress(found, interface):
@@ -92,7 +101,8 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
     below = next((entry for entry in found if entry.handle and entry.parent not in (TC_H_ROOT, TC_H_CLSACT)), None)
     if root is None or (root.handle == 0 and below is None):
         return Snapshot(interface, "", 0, "", clsact, segments)
-    if root.kind in NOT_RESTORABLE or below is not None:
+    has = _not_shown(netlink, index, root)
+    if root.kind in NOT_RESTORABLE or below is not None or has:
         if not take_over:
             if root.handle and _is_ours(netlink, index, root):
                 raise ForeignQdisc(
@@ -100,18 +110,33 @@ def take(netlink: Netlink, interface: str, index: int, *, take_over: bool) -> Sn
                     f"there; stop that agent first (`pgrep -af 'baton agent'`), or, if none runs, remove the queues that it "
                     f"left (tc qdisc del dev {interface} root)"
                 )
-            within = "" if below is None else f" with {_named(below)} below it"
+            within = has if below is None else f" with {_named(below)} below it"
             at = "root" if root.handle or below is None else f"parent :{below.parent & 0xFFFF:x}"
             raise ForeignQdisc(
                 f"interface {interface}: its root qdisc is {_named(root)}{within}, which Baton did not make; "
                 f"remove it (tc qdisc del dev {interface} {at}), or give --take-over to lose it"
             )
         return Snapshot(interface, "", 0, "", clsact, segments)
-    return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments)
+    return Snapshot(interface, root.kind, root.handle, root.options.hex(), clsact, segments, root.size_table.hex())
+
+
+def _not_shown(netlink: Netlink, index: int, root: Entry) -> str:
+    """What a root qdisc has that could not be put back from its dump; empty: nothing."""
+    sizes = dict(attributes(root.size_table)).get(TCA_STAB_BASE, b"")
+    if len(sizes) >= SIZE_SPECIFICATION.size and SIZE_SPECIFICATION.unpack_from(sizes)[7]:
+        return " with a table of sizes (stab)"
+    if root.handle and netlink.dump(RTM_GETTFILTER, index, root.handle):
+        return " with filters of its own"
+    return ""
 
 
 def without_egress(found: list[Entry], interface: str) -> str:
     """Why no program may be attached to the egress of an interface with these qdiscs, and what to do; empty: one may."""
+    if block := next((entry.egress_block for entry in found if entry.egress_block), 0):
+        return (
+            f"interface {interface}: its clsact shares block {block} of filters with others; "
+            f"give it one of its own (tc qdisc del dev {interface} clsact; tc qdisc add dev {interface} clsact)"
+        )
     if not (why := egress.without_egress(entry.kind for entry in found)):
         return ""
     return (
@@ -181,6 +206,8 @@ def _put_back_root(netlink: Netlink, index: int, snapshot: Snapshot) -> None:
         body = attribute(TCA_KIND, snapshot.kind.encode() + b"\0")
         if snapshot.options:
             body += attribute(TCA_OPTIONS, bytes.fromhex(snapshot.options))
+        if snapshot.size_table:
+            body += attribute(TCA_STAB, bytes.fromhex(snapshot.size_table))
         flags = NLM_F_CREATE | NLM_F_REPLACE
         netlink.request(message(RTM_NEWQDISC, flags, index, handle=snapshot.handle, parent=TC_H_ROOT, body=body))
 

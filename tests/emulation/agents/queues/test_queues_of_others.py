@@ -142,6 +142,51 @@ def test_the_interface_is_as_it_was_found(before: str, gate: str, tmp_path: Path
         assert not list(tmp_path.glob("agent-*.json"))
 
 
+@pytest.mark.parametrize("kind", ["pfifo", "tbf"])
+def test_what_an_interfaces_qdisc_adds_to_each_packets_size_comes_back(kind: str, tmp_path: Path) -> None:
+    needs(kind)
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "stab", "overhead", "38", kind, *QDISCS[kind])
+        found, sizes = ends.found(), run("tc", "-d", "qdisc", "show", "dev", "eth0", "root")
+        Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
+        assert ends.found() == found
+        assert "overhead 38" in sizes and run("tc", "-d", "qdisc", "show", "dev", "eth0", "root") == sizes
+
+
+def test_a_qdisc_with_a_table_of_sizes_is_refused_and_untouched(tmp_path: Path) -> None:
+    """The kernel's dump has all of it but the table."""
+    with pair() as ends, inside(ends.left):
+        stab = ("stab", "overhead", "38", "linklayer", "atm")
+        run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", *stab, "pfifo", "limit", "77")
+        found = ends.found()
+        with pytest.raises(ForeignQdisc, match=r"root qdisc is pfifo 7: with a table of sizes \(stab\), which"):
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert ends.found() == found
+        Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path, take_over=True).close()
+
+
+@pytest.mark.parametrize("kind", ["fq_codel", "sfq"])
+def test_a_qdisc_with_filters_of_its_own_is_refused_and_untouched(kind: str, tmp_path: Path) -> None:
+    needs(kind)
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", kind, *QDISCS[kind])
+        run("tc", "filter", "add", "dev", "eth0", "parent", "7:", "protocol", "ip", *DST, "flowid", "7:1")
+        found = ends.found()
+        with pytest.raises(ForeignQdisc, match=f"root qdisc is {kind} 7: with filters of its own, which"):
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert ends.found() == found
+
+
+def test_a_clsact_that_shares_its_filters_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        run("tc", "qdisc", "add", "dev", "eth0", "egress_block", "22", "clsact")
+        with pytest.raises(ForeignQdisc, match=r"clsact shares block 22 .*; give it one of its own") as refused:
+            Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        for command in str(refused.value).partition("(")[2].rstrip(")").split("; "):
+            run(*command.split())
+        Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
+
+
 def _with_own_root(ends: Pair) -> None:
     """Gives the interface a root qdisc of its own, as an administrator does."""
     run("tc", "-n", ends.left, "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "pfifo", "limit", "77")
