@@ -44,6 +44,13 @@ from topology.units import format_rate
 
 log = logging.getLogger("baton.agent")
 
+REMEDIES = {
+    errno.ENODEV: "; name one that `ip link` shows",
+    errno.EPERM: "; run as root",
+    errno.EACCES: "; run as root",
+}
+"""What to do where the kernel refuses the set-up."""
+
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -100,7 +107,7 @@ def _run(config: AgentConfig) -> int:
         return 1
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        remedy = "; name one that `ip link` shows" if error.errno == errno.ENODEV else ""
+        remedy = REMEDIES.get(error.errno or 0, "")
         print(f"baton agent: interface {config.interface}: {what}{error.strerror or error}{remedy}", file=sys.stderr)
         return 1
     agent: Agent | None = None

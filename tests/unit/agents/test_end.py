@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,3 +51,18 @@ def test_the_host_is_put_back_when_a_part_can_not_be_closed(ended: list[str]) ->
     with pytest.raises(FailedPart):
         run.run(AgentConfig("eth0", 10**9, Path("h1.host")))
     assert ended == ["agent", "host", "guardian"]
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [(errno.ENODEV, "name one that `ip link` shows"), (errno.EPERM, "run as root"), (errno.EACCES, "run as root")],
+)
+def test_a_refusal_at_the_start_is_one_line_with_the_remedy(
+    ended: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: int, remedy: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(run, "Host", refused)
+    assert run.run(AgentConfig("eth0", 10**9, Path("h1.host"))) == 1 and not ended
+    assert capsys.readouterr().err == f"baton agent: interface eth0: {os.strerror(error)}; {remedy}\n"
