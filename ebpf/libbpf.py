@@ -18,6 +18,7 @@ BPF_TC_F_REPLACE = 1 << 0
 BPF_ANY = 0
 BPF_F_LINK = 1 << 13
 BPF_STRUCT_OPS = 44
+BPF_LINK_TYPE_STRUCT_OPS = 9
 BPF_XDP = 37
 XDP_FLAGS_SKB_MODE = 1 << 1
 _SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -90,6 +91,8 @@ def _library() -> ctypes.CDLL:
         ("bpf_link__destroy", ctypes.c_int, (pointer,)),
         ("bpf_map_get_next_id", ctypes.c_int, (ctypes.c_uint32, pointer)),
         ("bpf_map_get_fd_by_id", ctypes.c_int, (ctypes.c_uint32,)),
+        ("bpf_link_get_next_id", ctypes.c_int, (ctypes.c_uint32, pointer)),
+        ("bpf_link_get_fd_by_id", ctypes.c_int, (ctypes.c_uint32,)),
         ("bpf_obj_get_info_by_fd", ctypes.c_int, (ctypes.c_int, pointer, pointer)),
         ("libbpf_set_print", pointer, (_PRINT,)),
     ):
@@ -185,9 +188,7 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
             fd = library.bpf_map_get_fd_by_id(following.value)
             if fd < 0:
                 continue  # the map has gone
-            length = ctypes.c_uint32(ctypes.sizeof(info))
-            same = library.bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(length)) == 0
-            if same and info.name.decode() == name[:15]:
+            if _describes(library, fd, info) and info.name.decode() == name[:15]:
                 fd, found = found, fd
             if fd >= 0:
                 os.close(fd)
@@ -195,6 +196,40 @@ def loaded_map(name: str, key_bytes: int, value_bytes: int) -> Iterator[BpfMap |
     finally:
         if found >= 0:
             os.close(found)
+
+
+class _LinkInfo(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("type", "id", "prog_id", "padding", "map_id")),
+        ("rest", ctypes.c_uint8 * 108),
+    )
+
+
+def struct_ops_link(name: str) -> int | None:
+    """A descriptor by which the table of functions `name`, which another process registered, stays so until it is closed.
+
+    None: there is none, as before Linux 6.4, or this process lacks CAP_SYS_ADMIN.
+    """
+    library = _library()
+    following, link, table = ctypes.c_uint32(0), _LinkInfo(), _MapInfo()
+    while library.bpf_link_get_next_id(following.value, ctypes.byref(following)) == 0:
+        if (fd := int(library.bpf_link_get_fd_by_id(following.value))) < 0:
+            continue  # the link has gone
+        if _describes(library, fd, link) and link.type == BPF_LINK_TYPE_STRUCT_OPS:
+            held = library.bpf_map_get_fd_by_id(link.map_id)
+            same = held >= 0 and _describes(library, held, table) and table.name.decode() == name[:15]
+            if held >= 0:
+                os.close(held)
+            if same:
+                return fd
+        os.close(fd)
+    return None
+
+
+def _describes(library: ctypes.CDLL, fd: int, info: ctypes.Structure) -> bool:
+    """Fills in what the kernel says of a descriptor's object."""
+    length = ctypes.c_uint32(ctypes.sizeof(info))
+    return bool(library.bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(length)) == 0)
 
 
 class BpfObject:

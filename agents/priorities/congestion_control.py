@@ -1,9 +1,9 @@
 """Baton's TCP congestion controls in the kernel, and the choice between them by a connection's mark. An edge: eBPF and /proc.
 
 `CongestionControl` registers baton_dctcp and baton_mcp (agents/bpf/congestion.bpf.c, mcp.bpf.c). They belong to the kernel, not
-to a network namespace: agents of several emulated hosts share them. The first agent registers the missing ones until it ends,
-by itself or killed (before Linux 6.4 a killed agent leaves them to the next); other agents use them and do not remove them.
-`configure` reaches MCP's settings in any case.
+to a network namespace: agents of several emulated hosts share them. The first agent registers the missing ones; others hold
+them, too, and the last that ends, by itself or killed, removes them. Before Linux 6.4 nobody can hold what another registered:
+they go with the first agent (a killed one leaves them to the next). `configure` reaches MCP's settings in any case.
 
 A kernel without struct_ops (it has no JIT, as in virtual time) cannot register them. There the kernel's own dctcp takes
 baton_dctcp's place, and MCP is a program of callbacks at a cgroup that sets the pacing rate of dctcp's connections
@@ -30,7 +30,7 @@ from agents.kernel.probe import has_congestion_control, has_struct_ops
 from agents.priorities.marked_run import cgroup_root
 from agents.priorities.mcp_settings import McpSettings
 from agents.queues.classifier import Address, packed
-from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map
+from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map, struct_ops_link
 
 DCTCP, MCP = "baton_dctcp", "baton_mcp"
 KERNEL_DCTCP, KERNEL_RENO = "dctcp", "reno"
@@ -137,6 +137,8 @@ class CongestionControl:
         """
         self._objects: dict[str, BpfObject] = {}
         self._held = ExitStack()
+        self._names: list[str] = []
+        """Those that this process or another has registered, for this one to use."""
         self._settings: BpfMap | None = None
         self._paths: BpfMap | None = None
         self._known_paths: dict[bytes, bytes] = {}
@@ -160,7 +162,9 @@ class CongestionControl:
             raise
 
     def _register(self, name: str, program: str, settings: bytes | None) -> None:
+        self._names.append(name)
         if name in available():
+            self._hold(name)
             return
         loaded = BpfObject(object_path(program), name)
         try:
@@ -170,9 +174,20 @@ class CongestionControl:
         except BaseException as error:
             loaded.close()
             if isinstance(error, BpfError) and error.errno == errno.EEXIST:
-                return  # another process did so since we looked: two agents that start together
+                self._hold(name)  # another process did so since we looked: two agents that start together
+                return
             raise
         self._objects[name] = loaded
+
+    def _hold(self, name: str) -> None:
+        """Keeps what another process registered, until `close`, whatever becomes of that process."""
+        if (link := struct_ops_link(name)) is not None:
+            self._held.callback(os.close, link)
+
+    def gone(self) -> list[str]:
+        """The names that nobody registers any more: new connections of those who ask for one keep what they have."""
+        present = available()
+        return [name for name in self._names if name not in present]
 
     def _attach(self, cgroup: Path, settings: bytes) -> BpfMap:
         """Of several processes with callbacks, the one that attached first handles a connection, with its settings."""

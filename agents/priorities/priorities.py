@@ -280,6 +280,12 @@ class Priorities(Part):
         """Attaches the tagger again if its filter was removed; returns lines to log."""
         return ["the tagger's filter was missing"] if self._tagger.repair() else []
 
+    def warnings(self) -> list[str]:
+        """What other agents took with them, which this one has no right to load by now."""
+        gone = self._control.gone() if self._control is not None else []
+        names = " and ".join(gone)
+        return [f"flows get no {names}: the agent that had registered it here has ended; restart this agent"] if gone else []
+
     def close(self) -> None:
         """Removes everything; connections keep their congestion control."""
         for part in (self._chooser, self._control, self._tagger):

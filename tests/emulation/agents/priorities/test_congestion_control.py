@@ -156,6 +156,16 @@ class TestRegistration:
         second.close()
         assert DCTCP in available()
 
+    @pytest.mark.skipif(KERNEL < (6, 4), reason="no links of struct_ops before Linux 6.4")
+    def test_a_second_agent_still_has_it_when_the_first_ends(self, control: CongestionControl) -> None:
+        if not control.owner:
+            pytest.skip("registered by another process of this machine")
+        second = CongestionControl()
+        control.close()
+        assert {DCTCP, MCP} <= available() and second.gone() == []
+        second.close()
+        assert not {DCTCP, MCP} & available()
+
 
 class TestTheWindow:
     """Marks reduce it by half of alpha (RFC 8257, section 3.3)."""

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -94,6 +95,14 @@ def test_bytes_of_coflows_are_reported_by_the_numbers_of_nodes_that_this_leader_
     assert made.coflow_reports(2 * SECOND) == []
     made.handlers[Directory](Directory(1, 0, 1, ((17, (address,)),)), 2 * SECOND)
     assert made.coflow_reports(2 * SECOND) == [CoflowReport(((5, 17, 100),))]
+
+
+def test_a_congestion_control_that_another_agent_took_with_it_is_a_warning_with_the_remedy(made: Priorities) -> None:
+    assert made.warnings() == []
+    made._control = cast(Any, SimpleNamespace(gone=lambda: ["baton_dctcp", "baton_mcp"], close=lambda: None))
+    assert made.warnings() == [
+        "flows get no baton_dctcp and baton_mcp: the agent that had registered it here has ended; restart this agent"
+    ]
 
 
 class TestAsking:

@@ -58,6 +58,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     monkeypatch.setenv(FORCED, Way.STRUCT_OPS.value)
     monkeypatch.setattr(congestion_control, "available", tuple)
     monkeypatch.setattr(congestion_control, "object_path", lambda name: name)
+    monkeypatch.setattr(congestion_control, "struct_ops_link", lambda _: None)
     monkeypatch.setattr(congestion_control, "BpfObject", lambda *_: program)
     return program
 
@@ -66,6 +67,15 @@ def refused(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 def test_what_another_agent_registers_at_the_same_moment_is_there_for_both(refused: Registration) -> None:
     congestion_control.CongestionControl(mcp=False).close()
     assert refused.closed
+
+
+@pytest.mark.parametrize("refused", [errno.EEXIST], indirect=True)
+def test_what_nobody_registers_any_more_is_gone(refused: Registration, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = congestion_control.CongestionControl(mcp=False)
+    monkeypatch.setattr(congestion_control, "available", lambda: frozenset({"cubic", "baton_dctcp"}))
+    assert shared.gone() == []
+    monkeypatch.setattr(congestion_control, "available", lambda: frozenset({"cubic"}))
+    assert shared.gone() == ["baton_dctcp"]
 
 
 @pytest.mark.parametrize("refused", [errno.EPERM], indirect=True)
