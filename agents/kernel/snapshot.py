@@ -17,6 +17,7 @@ import struct
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 from agents.kernel.netlink import (
     NLM_F_CREATE,
@@ -257,27 +258,45 @@ def identity(interface: str) -> str:
     return f"{boot} {cookie.hex()} {index}"
 
 
+def _locked(path: Path, interface: str) -> TextIO:
+    """A file that no other process has locked, open and locked. Raises InterfaceInUse, with the process id that it holds."""
+    opened = path.open("a+")
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(opened.fileno()).st_nlink:  # its agent ended, and removed it, between our two calls
+            raise BlockingIOError
+    except OSError:
+        opened.seek(0)
+        pid = opened.read().strip() or "unknown"
+        opened.close()
+        raise InterfaceInUse(f"interface {interface}: an agent runs there already (pid {pid}); stop it first") from None
+    return opened
+
+
 class StateFile:
     """The file that holds a snapshot while Baton's queues are in place: one for each interface of a network namespace, and for
-    one agent at a time."""
+    one agent at a time.
 
-    def __init__(self, directory: Path, interface: str) -> None:
+    It goes by the interface's index: a name may belong to another interface by the time it is read. An older agent's goes by
+    the name.
+    """
+
+    def __init__(self, directory: Path, interface: str, index: int) -> None:
         """Raises InterfaceInUse: an agent that lives has this file; OSError: the directory can't be written."""
         namespace = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 -- a magic link, not a file
-        self.path = directory / f"agent-{namespace}-{interface}.json"
+        self.path = directory / f"agent-{namespace}.{index}.json"
+        self._older = directory / f"agent-{namespace}-{interface}.json"
         self._interface = interface
         directory.mkdir(parents=True, exist_ok=True)
-        self._lock = directory / f"agent-{namespace}-{interface}.lock"
-        self._locked = self._lock.open("a+")
-        try:
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(self._locked.fileno()).st_nlink:  # its agent ended, and removed it, between our two calls
-                raise BlockingIOError
-        except OSError:
-            self._locked.seek(0)
-            pid = self._locked.read().strip() or "unknown"
-            self._locked.close()
-            raise InterfaceInUse(f"interface {interface}: an agent runs there already (pid {pid}); stop it first") from None
+        self._lock = self.path.with_suffix(".lock")
+        self._locked = _locked(self._lock, interface)
+        if (older := self._older.with_suffix(".lock")).exists():
+            try:
+                _locked(older, interface).close()
+            except InterfaceInUse:
+                self.release()
+                raise
+            older.unlink(missing_ok=True)
         self._locked.truncate(0)
         self._locked.write(f"{os.getpid()}\n")
         self._locked.flush()
@@ -292,7 +311,7 @@ class StateFile:
     def read(self) -> Snapshot | None:
         """The snapshot that an agent left that did not end well; None if there is none of this very interface."""
         try:
-            found = json.loads(self.path.read_text())
+            found = json.loads((self.path if self.path.exists() else self._older).read_text())
             mine = identity(self._interface)
             return Snapshot(**found) if found.pop("of", mine) == mine else None  # an older agent did not say of which
         except (FileNotFoundError, ValueError, TypeError, AttributeError):
@@ -301,6 +320,7 @@ class StateFile:
     def clear(self) -> None:
         """Deletes the file: the interface is as it was found."""
         self.path.unlink(missing_ok=True)
+        self._older.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Deletes the file, and lets another agent have the interface."""

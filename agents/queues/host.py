@@ -60,7 +60,7 @@ class Host:
             raise OSError(errno.EADDRNOTAVAIL, "has no MAC address; name an Ethernet interface")
         self._netlink = Netlink()
         self._index = socket.if_nametoindex(interface)
-        self._state = snapshot.StateFile(run_dir, interface)
+        self._state = snapshot.StateFile(run_dir, interface, self._index)
         try:
             self._found = snapshot.take(self._netlink, interface, self._index, take_over=take_over)
             self._state.write(self._found)

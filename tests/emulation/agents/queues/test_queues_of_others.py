@@ -306,6 +306,31 @@ def test_an_interface_that_got_another_name_meanwhile_is_put_back(tmp_path: Path
         assert not list(tmp_path.glob("agent-*.json"))
 
 
+def test_an_interface_that_gets_the_name_of_a_renamed_one_has_an_agent_of_its_own(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        first = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        _rename(ends, "eth0", "lan0")
+        run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+        run("ip", "link", "set", "eth0", "up")
+        second = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        assert all("qdisc htb 1: root" in run("tc", "qdisc", "show", "dev", name) for name in ("lan0", "eth0"))
+        for host in first, second:
+            host.close()
+        assert not any("htb" in run("tc", "qdisc", "show", "dev", name) for name in ("lan0", "eth0"))
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_agent_left_is_put_back_under_the_interfaces_new_name(tmp_path: Path) -> None:
+    with pair() as ends, inside(ends.left):
+        _with_own_root(ends)
+        killed = Host("eth0", RATE, gate_kind="tbf", run_dir=tmp_path)
+        killed.link.close()
+        killed._state._locked.close()
+        _rename(ends, "eth0", "lan0")
+        Host("lan0", RATE, gate_kind="tbf", run_dir=tmp_path).close()
+        assert "qdisc pfifo 7: root" in run("tc", "qdisc", "show", "dev", "lan0")
+
+
 def test_another_interface_that_has_the_name_by_now_is_left_alone(tmp_path: Path) -> None:
     with pair() as ends:
         _with_own_root(ends)
