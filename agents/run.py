@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -70,7 +71,7 @@ def run(config: AgentConfig) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the keys are read below
     try:
         with suppress(OSError, InterfaceInUse):  # told below, in its order
-            put_back_leftovers(config.interface, config.run_dir)
+            put_back_leftovers(socket.if_nametoindex(config.interface), config.run_dir)
         return _run(config)
     except Stopped:
         return 0

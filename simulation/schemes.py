@@ -38,8 +38,8 @@ class Settings:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
     from which flows yield (0: they never do). `admit`: the share of a receiver's link that deadlines may need
     (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of each port. `ack_segments`:
-    a TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is Linux's,
-    200 ms.
+    a TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is
+    that of Linux, 200 ms.
     """
 
     spray: bool = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,10 @@ class Guardian:
 
     def __init__(self, interface: str, run_dir: Path) -> None:
         """Starts it. What forbids that is logged."""
-        program = (sys.executable, "-m", "agents.queues.guardian", interface, str(run_dir.absolute()))
         self._process: subprocess.Popen[bytes] | None = None
         try:
+            index = socket.if_nametoindex(interface)
+            program = (sys.executable, "-m", "agents.queues.guardian", str(index), str(run_dir.absolute()))
             self._process = subprocess.Popen([*RIGHTS, *WAIT, *program], stdin=subprocess.PIPE, cwd=ROOT)
         except OSError as error:
             log.warning("%s: if this agent is killed, its gates stay shut until it is started again: %s", interface, error)
@@ -53,11 +55,11 @@ class Guardian:
         self._process = None
 
 
-def main(interface: str, run_dir: str) -> None:
-    """Puts back what the agent left that has just ended."""
+def main(index: str, run_dir: str) -> None:
+    """Puts back what the agent left that has just ended, at an interface by its index."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        put_back_leftovers(interface, Path(run_dir))
+        put_back_leftovers(int(index), Path(run_dir))
     except InterfaceInUse:  # another agent has begun, which has put it back
         return
 

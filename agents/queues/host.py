@@ -53,13 +53,16 @@ class Host:
             InterfaceInUse: another agent has it.
             BuildError, BpfError: the classifier cannot be built or loaded. Nothing is changed then.
         """
-        put_back_leftovers(interface, run_dir)
         self.link = ControlSocket(interface, deferred=HEARTBEATS, priority_tag=priority_tag)
-        if not any(self.link.address):
-            self.link.close()
-            raise OSError(errno.EADDRNOTAVAIL, "has no MAC address; name an Ethernet interface")
-        self._netlink = Netlink()
         self._index = socket.if_nametoindex(interface)
+        try:
+            if not any(self.link.address):
+                raise OSError(errno.EADDRNOTAVAIL, "has no MAC address; name an Ethernet interface")
+            put_back_leftovers(self._index, run_dir)
+        except BaseException:
+            self.link.close()
+            raise
+        self._netlink = Netlink()
         self._state = snapshot.StateFile(run_dir, interface, self._index)
         try:
             self._found = snapshot.take(self._netlink, interface, self._index, take_over=take_over)

@@ -12,15 +12,15 @@ from agents.kernel.netlink import Netlink
 log = logging.getLogger("baton.host")
 
 
-def put_back_leftovers(interface: str, run_dir: Path) -> None:
-    """Puts the interface back as the agent found it that did not do so itself.
+def put_back_leftovers(index: int, run_dir: Path) -> None:
+    """Puts an interface, by its index, back as the agent found it that did not do so itself.
 
     Raises:
         InterfaceInUse: an agent that lives has the interface.
         OSError: there is no such interface, or no right to change it, or the directory can't be written.
     """
-    index = socket.if_nametoindex(interface)
-    state = snapshot.StateFile(run_dir, interface)
+    interface = socket.if_indextoname(index)
+    state = snapshot.StateFile(run_dir, interface, index)
     try:
         if (left := state.read()) is None:
             return
