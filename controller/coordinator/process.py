@@ -15,11 +15,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller.config.settings import CoordinatorSettings
-from controller.processes.confine import LINK
+from controller.processes.confine import KEPT, LINK
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from protocol.realtime import become_realtime, hold_garbage
@@ -38,15 +38,16 @@ class Helpers:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ends: dict[str, socket.socket] = {}
 
-    def start(self, module: str, *arguments: str, store: str | None = None) -> JsonLines:
+    def start(self, module: str, *arguments: str, store: str | None = None, given: Sequence[int] = ()) -> JsonLines:
         """Starts `python -m module ARGUMENTS --fd N`, in place of one that has ended, and returns the near end. It finds the
-        URL of the store in BATON_REDIS: a URL may have a password, and every user of the machine can read arguments."""
+        URL of the store in BATON_REDIS: a URL may have a password, and every user of the machine can read arguments. `given`:
+        other descriptors that it gets."""
         if (before := self._running.pop(module, None)) is not None:
             _end(before)
         ours, theirs = socket.socketpair()
         self._running[module] = subprocess.Popen(
             [sys.executable, "-m", module, *arguments, "--fd", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *given],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({} if store is None else {"BATON_REDIS": store}),
         )
         theirs.close()
@@ -83,7 +84,8 @@ def _stop_by(*calls: Callable[[], None]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """FILE is the validated settings as JSON, as `baton up` writes it. BATON_LINK has the descriptors of two packet sockets in
-    the interface's network namespace: this process may neither make one nor enter that (controller/processes/confine.py)."""
+    the interface's network namespace: this process may neither make one nor enter that (controller/processes/confine.py).
+    BATON_KEPT has that of the file of the last epoch (controller/election/last_epoch.py); without it none is kept."""
     parser = argparse.ArgumentParser(prog="coordinate")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -97,7 +99,9 @@ def main(arguments: list[str] | None = None) -> int:
         lease = ["--name", settings.name, "--lease-ns", str(settings.lease_ns)]
         lease += ["--replicas", str(settings.replicas)] if settings.replicas else []
         lease += ["--priority", str(settings.realtime_priority)] if settings.realtime_priority is not None else []
-        elector = helpers.start("controller.election.elector", *lease, store=settings.store)
+        kept_epoch = [int(number) for number in os.environ.get(KEPT, "").split()]
+        lease += ["--last-fd", str(kept_epoch[0])] if kept_epoch else []
+        elector = helpers.start("controller.election.elector", *lease, store=settings.store, given=kept_epoch)
         from controller.coordinator.candidate import CachedLines, Candidate  # late: see the module's docstring
         from controller.coordinator.coordinator import DEFERRED, Coordinator
         from controller.election.leadership import Leadership

@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+from controller.election.last_epoch import LastEpoch
 from controller.election.lease import LeaseAway, LeaseStore, NotConfirmed
 from controller.election.rules import ASKS_A_LEASE
 from controller.processes.jsonlines import JsonLines
@@ -34,8 +35,10 @@ log = logging.getLogger("baton.elector")
 class Elector:
     """Serves one coordinator. Whatever the store does, the coordinator gets an answer within a quarter of a lease."""
 
-    def __init__(self, store: LeaseStore, lease_ns: int, connection: socket.socket) -> None:
+    def __init__(self, store: LeaseStore, lease_ns: int, connection: socket.socket, last: LastEpoch | None = None) -> None:
+        """`last`: above it are the epochs that this controller takes; None: none is kept."""
         self._store = store
+        self._last = last
         self._patience_s = lease_ns / ASKS_A_LEASE / 1e9
         self._lines = JsonLines(connection)
         self._name = uuid.uuid4().hex
@@ -73,8 +76,11 @@ class Elector:
                 answer = self._store.renew(token, value["epoch"])
             elif value["ask"] == "acquire":
                 self._token = token
-                answer = self._store.acquire(token, value["highest"])
+                last = 0 if self._last is None else self._last.read()
+                answer = self._store.acquire(token, max(value["highest"], last))
                 if answer.held:
+                    if self._last is not None:
+                        self._last.note(answer.epoch)
                     return {"term": term, "answer": list(answer), "legacy": self._store.legacy()}
             else:
                 answer = self._store.look()
@@ -91,20 +97,22 @@ class Elector:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m controller.election.elector --name NAME --lease-ns N [--priority N] [--replicas N] --fd N`: a coordinator
-    starts it, with one end of a socket pair, and the URL of the store in BATON_REDIS."""
+    """`python -m controller.election.elector --name NAME --lease-ns N [--priority N] [--replicas N] [--last-fd N] --fd
+    N`: a coordinator starts it, with one end of a socket pair, and the URL of the store in BATON_REDIS."""
     parser = argparse.ArgumentParser(prog="elector")
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease-ns", type=int, required=True)
     parser.add_argument("--priority", type=int, help="SCHED_FIFO, as the coordinator's.")
     parser.add_argument("--replicas", type=int, default=0, help="How many replicas must have an epoch before it counts.")
+    parser.add_argument("--last-fd", type=int, help="The file of the last epoch, open.")
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args(arguments)
     log_to_stderr()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_realtime(options.priority)  # a leader must not wait for its renewal, which is little work
     store = LeaseStore(os.environ["BATON_REDIS"], options.name, options.lease_ns, replicas=options.replicas)
-    Elector(store, options.lease_ns, socket.socket(fileno=options.fd)).run()
+    last = None if options.last_fd is None else LastEpoch(options.last_fd)
+    Elector(store, options.lease_ns, socket.socket(fileno=options.fd), last).run()
     return 0
 
 

@@ -23,6 +23,8 @@ from ebpf.calls import refuse_calls
 
 LINK = "BATON_LINK"
 """The environment's name for the descriptors of packet sockets."""
+KEPT = "BATON_KEPT"
+"""The environment's name for the descriptor of a file that outlives the process."""
 REALTIME = ("sys_nice", "ipc_lock")
 TC_PRIO_CONTROL = 7  # linux/pkt_sched.h
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
@@ -52,6 +54,14 @@ def packet_sockets(count: int, netns: str | None) -> list[int]:
             for room in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
                 one.setsockopt(socket.SOL_SOCKET, room, ROOM_BYTES)
     return [one.detach() for one in made]
+
+
+def kept_file(path: str) -> int:
+    """The descriptor of a file, which is made if it is not there, to read and write. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    os.set_inheritable(descriptor, True)
+    return descriptor
 
 
 def limit(realtime: int) -> tuple[str, ...]:
@@ -87,6 +97,11 @@ def main(arguments: Sequence[str]) -> str:
             os.environ[LINK] = " ".join(map(str, packet_sockets(rights["packet_sockets"], rights["netns"])))
     except OSError as error:
         return f"no packet sockets ({error}): start Baton as root, and name a network namespace that there is"
+    try:
+        if rights["kept_file"] is not None:
+            os.environ[KEPT] = str(kept_file(rights["kept_file"]))
+    except OSError as error:
+        print(f"{rights['kept_file']}: {error.strerror}: no epoch is kept; let it be written", file=sys.stderr)
     try:
         refuse_calls(families=rights["families"], bpf=rights["bpf"])
     except OSError as error:

@@ -34,6 +34,8 @@ class Rights:
     """How many packet sockets it is given, not bound yet, in BATON_LINK: it can make none."""
     netns: str | None = None
     """The network namespace of these sockets, by name or path."""
+    kept_file: str | None = None
+    """A file that it is given open, to read and write, in BATON_KEPT: it may reach none in the directory."""
 
     def command(self, program: Sequence[str]) -> list[str]:
         """The command that runs a program with these rights and no others."""

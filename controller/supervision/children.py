@@ -18,6 +18,7 @@ from typing import Any
 from controller.config.schema import Config
 from controller.config.settings import CoordinatorSettings, OpenFlowSettings, TlsFiles
 from controller.config.web import WebSection
+from controller.election import last_epoch
 from controller.members import enrolments
 from controller.processes.identity import STARTING_PRIORITY, at_priority, before_coordinator
 from controller.processes.rights import INTERNET, NETLINK, Rights
@@ -99,6 +100,7 @@ class Children:
             realtime=section.realtime_priority or 0,
             packet_sockets=PACKET_SOCKETS,
             netns=section.netns,
+            kept_file=str(last_epoch.beside(section.key_file)),
         )
         words = [sys.executable, "-m", "controller.coordinator.process", "--config", str(self._coordinator_file)]
         return self._service(COORDINATOR, [*prefix, *rights.command(words)], {})

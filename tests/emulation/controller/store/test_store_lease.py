@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.election.elector import Elector
+from controller.election.last_epoch import LastEpoch
 from controller.election.lease import HOLDERS, LeaseAway, LeaseStore
 from controller.processes.jsonlines import JsonLines
 from controller.store.private_redis import PrivateRedis
@@ -46,6 +48,26 @@ class TestTheLease:
         finally:
             ours.close()
             elector.join()
+
+    def test_the_epochs_of_a_machine_only_grow_whatever_its_store_forgets(self, server: PrivateRedis, tmp_path: Path) -> None:
+        (one,) = leases(server, "one")
+        epochs = list[int]()
+        for _ in range(3):
+            descriptor = os.open(tmp_path / "key.epoch", os.O_RDWR | os.O_CREAT, 0o600)
+            ours, theirs = socket.socketpair()
+            elector = threading.Thread(target=Elector(one, LEASE_NS, theirs, LastEpoch(descriptor)).run)
+            elector.start()
+            lines = JsonLines(ours)
+            try:
+                lines.write({"ask": "acquire", "term": 0, "epoch": 0, "highest": 0})
+                [told] = lines.read() or [{}]
+                epochs.append(told["answer"][1])
+            finally:
+                ours.close()
+                elector.join()
+                os.close(descriptor)
+            redis_cli(server, "flushall")  # as a private store does when it ends
+        assert len(set(epochs)) == 3 and epochs == sorted(epochs)
 
     def test_when_it_has_run_out_the_next_epoch_is_greater(self, server: PrivateRedis) -> None:
         one, two = leases(server, "one", "two")

@@ -303,6 +303,20 @@ class TestRestart:
         assert took_s < 3.0
 
 
+    @pytest.mark.parametrize("kill", [True, False])
+    def test_the_next_supervisor_s_leader_has_a_higher_epoch(self, coordinated: Site, kill: bool) -> None:
+        before = coordinated.store.status()
+        left = [coordinated.state.supervisor, *coordinated.state.services.values()]
+        if kill:
+            os.kill(coordinated.state.supervisor.pid, signal.SIGKILL)
+            wait_for(lambda: all(identify(i.pid) is None for i in left if i))
+        else:
+            assert coordinated.down().returncode == 0
+        assert coordinated.up().returncode == 0
+        after = coordinated.store.status()
+        assert before is not None and after is not None and after["epoch"] > before["epoch"]
+
+
 class TestReload:
     """A changed file or SIGHUP is applied; a bad file is reported and changes nothing."""
 
