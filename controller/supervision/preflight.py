@@ -130,11 +130,13 @@ def check_store(url: str, users: Users | None) -> None:
             raise CannotStart(f"store: {barrier} keeps the {name}'s user (uid {uid}) out; open it to the group, or use TCP")
 
 
-def check_listen(config: Config, wanted: bool) -> None:
-    """Raises CannotStart: the port for switches is in use."""
+def check_listen(config: Config) -> None:
+    """Raises CannotStart: the port for switches is in use, or nobody can listen at the address."""
     _, port = config.openflow.listen
-    if wanted and listening(port):
+    if listening(port):
         raise CannotStart(f"openflow.listen: port {port} is in use; stop the other controller, or set another port")
+    if reason := cannot_listen(*config.openflow.listen):
+        raise CannotStart(f"openflow.listen: {reason}; write an address of this machine")
 
 
 def check_secrets(config: Config) -> None:

@@ -105,7 +105,6 @@ class Supervisor:
         if self.users is not None:
             try:
                 check_program(self.users)
-                check_ports(self.users, [("openflow.listen", self.config.openflow.listen[1])])
             except NoUsers as error:
                 raise CannotStart(str(error)) from None
         if self.config.store is not None:
@@ -133,7 +132,7 @@ class Supervisor:
     def _bring_up(self) -> None:
         config = self.config
         self._check_sources(config)
-        preflight.check_listen(config, self._runs_openflow(config))
+        self._check_listen(config)
         control_mac = preflight.check_coordinator(config)
         self._children.make_directories()
         self._renew_copies()
@@ -328,7 +327,7 @@ class Supervisor:
                 raise CannotStart(f"{' and '.join(changed)} can't change while this runs: `baton down`, then `baton up`")
             self._check_sources(config)
             if OPENFLOW not in self._services or config.openflow.listen != self.config.openflow.listen:
-                preflight.check_listen(config, self._runs_openflow(config))
+                self._check_listen(config)
             control_mac = preflight.check_coordinator(config)
             fabric_changed = self._write_settings(config)
         except (ConfigError, CannotStart) as error:
@@ -378,6 +377,16 @@ class Supervisor:
 
     def _runs_openflow(self, config: Config) -> bool:
         return not self._owner and uses_openflow(config)
+
+    def _check_listen(self, config: Config) -> None:
+        """Raises CannotStart: the OpenFlow application could not listen where the configuration says."""
+        if not self._runs_openflow(config):
+            return
+        try:
+            check_ports(self.users, [("openflow.listen", config.openflow.listen[1])])
+        except NoUsers as error:
+            raise CannotStart(str(error)) from None
+        preflight.check_listen(config)
 
     def _check_sources(self, config: Config) -> None:
         """Raises CannotStart: the sources of the tree do not fit the rest of the configuration."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -157,7 +158,12 @@ class _Server:
 
         self._eventlet: Any = eventlet
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._listener: Any = eventlet.listen(address, family=family)
+        try:
+            self._listener: Any = eventlet.listen(address, family=family)
+        except OSError as error:
+            # The framework would go on without a server; who has started the process starts it again.
+            log.error("openflow.listen: %s:%d: %s", *address[:2], error.strerror)
+            os._exit(1)
         self._handle = handle
         self._intake = intake
         self._current = current

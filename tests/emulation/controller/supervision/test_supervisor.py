@@ -22,7 +22,7 @@ from controller.store.store import Store, StoreUnavailable
 from controller.supervision import runstate
 from protocol.auth import Key
 from tests import needs
-from tests.emulation.operating import baton, free_port, wait_for
+from tests.emulation.operating import baton, free_port, listening, wait_for
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), needs.REDIS]
 
@@ -303,6 +303,19 @@ class TestRestart:
         assert took_s < 3.0
 
 
+    def test_an_openflow_application_that_cannot_listen_ends_and_is_started_until_it_can(self, site: Site) -> None:
+        state = site.state
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            os.kill(state.supervisor.pid, signal.SIGSTOP)
+            os.kill(site.pid("openflow"), signal.SIGKILL)
+            wait_for(lambda: not listening(site.port))
+            taken.bind(("127.0.0.1", site.port))
+            taken.listen()
+            os.kill(state.supervisor.pid, signal.SIGCONT)
+            wait_for(lambda: site.heard("restart", f"openflow.listen: 127.0.0.1:{site.port}: Address already in use"))
+        wait_for(lambda: listening(site.port), 25)
+
     @pytest.mark.parametrize("kill", [True, False])
     def test_the_next_supervisor_s_leader_has_a_higher_epoch(self, coordinated: Site, kill: bool) -> None:
         before = coordinated.store.status()
@@ -339,6 +352,12 @@ class TestReload:
         coordinated.config.write_text(good.replace("interface: c0", "interface: tun7"))
         wait_for(lambda: coordinated.heard("config", "coordinator.interface: tun7 has no MAC address"))
         assert coordinated.state.alive() and all(coordinated.pid(name) for name in ("redis", "openflow", "coordinator"))
+
+    def test_a_port_for_switches_that_only_root_may_have_is_refused_and_nothing_ends(self, site: Site) -> None:
+        before = site.state.services
+        site.config.write_text(site.config.read_text().replace(f"127.0.0.1:{site.port}", "127.0.0.1:80"))
+        wait_for(lambda: "openflow.listen: 80 is for root alone" in site.state.config_error)
+        assert site.state.services == before and listening(site.port)
 
     def test_a_changed_slice_reaches_the_coordinator_without_a_restart(self, coordinated: Site) -> None:
         before = coordinated.state.services
