@@ -22,7 +22,7 @@ from controller.openflow import codec, framework, tls
 from controller.openflow.discovery import Discovery
 from controller.openflow.environment import Environment, SupervisorFailed, ensure_supervisor
 from controller.openflow.intake import frames, server
-from controller.openflow.intake.complaints import Complaints
+from controller.openflow.intake.complaints import Complaints, Drops
 from controller.openflow.intake.hosts import PortRef
 from controller.openflow.learned import FabricLearner, inherited_hosts
 from controller.openflow.local_switches import LocalSwitches, wanted
@@ -91,6 +91,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         self.ports = PortMeter()
         self.refusals = RefusalMeter()
         self.complaints = Complaints()
+        self.drops = Drops()
         self.mishaps = Mishaps(self.logger.error, lambda: None)
         self._wake = hub.Event()
         store, name = Store(ENVIRONMENT.store) if ENVIRONMENT.store else None, ENVIRONMENT.controller
@@ -136,7 +137,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
                 self._warn(dpid, "connected_anew", text)
             self._take_up(datapath.id)
         elif self.switches.disconnected(datapath):
-            for part in (self.ports, self.refusals, self.complaints, self.roles):
+            for part in (self.ports, self.refusals, self.complaints, self.drops, self.roles):
                 part.forget(datapath.id)
             self.discovery.switch_down(datapath.id)
         else:
@@ -202,8 +203,9 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if self.switches.told(event.msg):
             return
         dpid = event.msg.datapath.id
-        for cause, count in self.refusals.read(dpid, codec.refusals(event.msg)).items():
-            if (what := codec.WORTH_AN_EVENT.get(cause)) is not None:
+        for cause, grown in self.refusals.read(dpid, codec.refusals(event.msg)).items():
+            what = codec.WORTH_AN_EVENT.get(cause)
+            if what is not None and (count := self.drops.dropped(dpid, cause, grown, time.monotonic_ns())):
                 text = f"switch {self.discovery.switch_name(dpid)} dropped {count} {what}"
                 self.publisher.event(cause.name.lower(), "warning", text, {"count": str(count)})
 
@@ -320,7 +322,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             coordinators = self.store.attachment, self.store.standbys
             self.local.tell(wanted(view, active, *coordinators, self.switches.connections.here(view)))
         if self.roles.acts and not self.discovery.settling(now_ns):  # half a fabric makes the coordinator forget the other half
-            self.description.describe(view)
+            attachment = self.store.attachment
+            self.description.describe(view, "" if attachment is None else attachment.fault(view))
         self._stirred.set()
 
     def _keep_time(self) -> None:

@@ -38,7 +38,7 @@ class CoordinatorSection(Section):
 
     interface: str = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
     attachment: str = Field(
-        pattern=r"^[^:]+:[^:]+$",
+        pattern=r"^[^:\s]([^:]*[^:\s])?:[^:\s]([^:]*[^:\s])?$",
         description='say where the interface is plugged in, as "switch:port", such as "s1:5"',
     )
     netns: Annotated[str | None, BeforeValidator(or_none)] = Field(

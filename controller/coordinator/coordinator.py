@@ -14,6 +14,7 @@ from typing import Any
 
 from controller.coflows.telling import CoflowQueues
 from controller.config.settings import CoordinatorSettings
+from controller.coordinator.attachment import Attachment
 from controller.coordinator.candidate import announcement
 from controller.coordinator.garbage import Garbage
 from controller.coordinator.gathering import Gathering
@@ -189,6 +190,7 @@ class Coordinator:
             HostHealth(write),
             GuestCounts(),
             HostLinks(lambda: self.granting.network, settings.mice_rate_bps, link.address),
+            Attachment(write),
             self.publication,
             Garbage(members),
         )

@@ -16,7 +16,7 @@ KINDS_MAX = 64
 class _Told:
     at_ns: int
     since: int = 0
-    """How often it was heard since it was told."""
+    """How often it was heard, or how many were dropped, since it was told."""
 
 
 class Complaints:
@@ -38,6 +38,29 @@ class Complaints:
             return None
         times, before.at_ns, before.since = before.since, now_ns, 0
         return text if times == 1 else f"{text} ({times} times)"
+
+    def forget(self, dpid: int) -> None:
+        """A switch has left."""
+        self._told.pop(dpid, None)
+
+
+class Drops:
+    """Frames that switches dropped by a rule (whatever names it), told at once and then once in TELL_AGAIN_NS."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, dict[object, _Told]] = {}
+
+    def dropped(self, dpid: int, cause: object, count: int, now_ns: int) -> int:
+        """A switch dropped so many more; how many to tell of now: none, if some were told of lately."""
+        told = self._told.setdefault(dpid, {})
+        if (before := told.get(cause)) is None:
+            told[cause] = _Told(now_ns)
+            return count
+        before.since += count
+        if now_ns - before.at_ns < TELL_AGAIN_NS:
+            return 0
+        count, before.at_ns, before.since = before.since, now_ns, 0
+        return count
 
     def forget(self, dpid: int) -> None:
         """A switch has left."""

@@ -33,12 +33,13 @@ class FabricDescription:
         self._publisher = publisher
         self._acts = acts
         self._latest: View | None = None
+        self._attachment = ""
         self._problem = ""
         self._wanted = hub.Event()
 
-    def describe(self, view: View) -> None:
-        """Has this view published soon, instead of any before."""
-        self._latest = view
+    def describe(self, view: View, attachment: str = "") -> None:
+        """Has this view published soon, instead of any before; and what is wrong with the coordinator's attachment."""
+        self._latest, self._attachment = view, attachment
         self._wanted.set()
 
     def impossible(self, error: FabricError) -> None:
@@ -58,7 +59,8 @@ class FabricDescription:
             began_s = time.monotonic()
             try:
                 if view is not None:
-                    parts = framework.aside(self._fabrics.parts, view)
+                    told = {"attachment": self._attachment} if self._attachment else {}
+                    parts = framework.aside(self._fabrics.parts, view) | told
                     self._problem = ""
                     if self._acts():
                         self._publisher.fabric(parts)

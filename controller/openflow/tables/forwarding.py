@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.tables.flowtable import IN_PORT, NO_LIMIT, Cause, Flow, Match, Ports, Table
-from controller.openflow.view import Link, View, told_name
+from controller.openflow.view import Link, Switch, View, told_name
 from controller.switch_queues.control_room import CONTROL_QUEUE
 
 CLASSIFY, LEARN, DELIVER, ORIGIN = 0, 1, 2, 3
@@ -35,6 +35,8 @@ FLOOD_GROUP = 1
 ALL_BUT_GROUPS = 0x10000
 """And the number of a port: the group that floods by all ports but this one."""
 LEARN_COPY_BYTES = 64  # an ARP message or an IPv4 header, with VLAN tags
+PORTS_NAMED = 16
+"""How many ports of a switch are named to whoever asked for another."""
 HOST_IDLE_S = 300  # ageing time, IEEE 802.1D table 7-5
 
 ETH_ARP = 0x0806
@@ -74,12 +76,25 @@ class ControlAttachment:
 
     def locate(self, view: View) -> PortRef | None:
         """The port in this view, or None while its switch is not there."""
-        for switch in view.switches.values():
-            if self.switch in (switch.name, str(switch.dpid), f"{switch.dpid:016x}"):
-                for port in switch.ports.values():
-                    if self.port in (port.name, str(port.number)):
-                        return PortRef(switch.dpid, port.number)
+        for switch in self._switches(view):
+            for port in switch.ports.values():
+                if self.port in (port.name, str(port.number)):
+                    return PortRef(switch.dpid, port.number)
         return None
+
+    def fault(self, view: View) -> str:
+        """What is wrong with it, for who has written it; empty while its switch is not there, or has its port."""
+        if self.locate(view) is not None:
+            return ""
+        for switch in self._switches(view):
+            names = [port.name for _, port in sorted(switch.ports.items())]
+            more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
+            has = ", ".join(names[:PORTS_NAMED]) + more
+            return f"coordinator.attachment: {switch.name} has no port {self.port}; it has {has or 'none'}"
+        return ""
+
+    def _switches(self, view: View) -> list[Switch]:
+        return [one for one in view.switches.values() if self.switch in (one.name, str(one.dpid), f"{one.dpid:016x}")]
 
 
 class Way(NamedTuple):

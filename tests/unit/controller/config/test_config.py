@@ -218,6 +218,13 @@ class TestMistakes:
         assert says in found[0][2]
         assert "; " in found[0][2], "every text ends with its remedy"
 
+    @pytest.mark.parametrize("text", [" s1:c1", "s1: c1", "s1 :c1", "s1:c1\n"])
+    def test_white_space_around_a_switch_or_a_port_is_told(self, write: Write, text: str) -> None:
+        section = {"interface": "c0", "attachment": text, "key_file": "k"}
+        ((_, field, told),) = complaints(write(json.dumps({"coordinator": section})))
+        assert field == "coordinator.attachment" and 'say where the interface is plugged in, as "switch:port"' in told
+        assert not complaints(write(json.dumps({"coordinator": section | {"attachment": "s1:Ethernet 1"}})))
+
     @pytest.mark.parametrize("url", ["redis://:s3cret/x@host:6379/0", "redis://u:s3cret/x@host:6379/0", "redis://:s3:cret@h:x/0"])
     def test_no_password_is_told(self, write: Write, url: str) -> None:
         ((_, field, text),) = complaints(write(f"store: {url}\n"))

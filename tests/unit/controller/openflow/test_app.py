@@ -27,6 +27,7 @@ roles.replied(1, roles.claim)
 part = Made(forget=forgotten.append)
 ours = Made(
     roles=roles, ports=part, refusals=part, complaints=Made(forget=forgotten.append, heard=lambda dpid, text, now_ns: text),
+    drops=Made(forget=lambda _: None),
     _take_up=lambda dpid: claims.append(roles.due(dpid)),
     discovery=Made(switch_down=forgotten.append), _wake=Made(set=list), _stirred=Made(set=list),
     switches=Made(

@@ -10,7 +10,7 @@ from ryu.ofproto.ofproto_protocol import ProtocolDesc
 from ryu.ofproto.ofproto_v1_3_parser import OFPErrorMsg
 
 from controller.openflow.codec import refuses_table
-from controller.openflow.intake.complaints import KINDS_MAX, Complaints
+from controller.openflow.intake.complaints import KINDS_MAX, Complaints, Drops
 from controller.openflow.intake.complaints import TELL_AGAIN_NS as AGAIN
 
 FULL = "OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
@@ -38,6 +38,14 @@ def test_a_switch_that_makes_up_reasons_fills_no_memory_and_no_log() -> None:
     told = [complaints.heard(1, str(kind), 0) for kind in range(10 * KINDS_MAX)]
     assert sum(text is not None for text in told) == KINDS_MAX
     assert complaints.heard(2, FULL, 0) == FULL
+
+
+def test_dropped_frames_are_told_at_once_and_then_once_a_minute_all_of_them() -> None:
+    drops = Drops()
+    assert [drops.dropped(1, "off path", 3, at) for at in (0, 1, AGAIN - 1, AGAIN, AGAIN + 1)] == [3, 0, 0, 9, 0]
+    assert drops.dropped(2, "off path", 5, 1) == drops.dropped(1, "forged", 5, 1) == 5
+    drops.forget(1)
+    assert drops.dropped(1, "off path", 4, AGAIN + 2) == 4
 
 
 @pytest.mark.parametrize(
