@@ -16,6 +16,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.coordinator.gathering import Gathered
 from controller.election.leadership import Leadership
 from controller.processes.jsonlines import JsonLines
+from controller.processes.logs import Seldom
 from controller.store.layout import READS
 from protocol.auth import Guard, authentications
 from protocol.bodies.keys import KeyStep
@@ -85,6 +86,7 @@ class Candidate:
         self.guard = Guard(ring, address=link.address, known=int(time.time()), ways=ways)
         self._keys = KeyFiles(settings.key_file, ring)
         self._unspoken = Unspoken("this controller", "the agent or controller")
+        self._refusals = Seldom()
         self._stopping = False
 
     def stop(self, *_: object) -> None:
@@ -93,7 +95,7 @@ class Candidate:
 
     def stand_by(self) -> bool:
         """Returns True once we lead, False when `stop` was called or the store bridge or the elector is gone."""
-        announced_ns, told = 0, ""
+        announced_ns = 0
         while not self._stopping:
             now = time.monotonic_ns()
             self.leadership.turn(now)
@@ -112,10 +114,9 @@ class Candidate:
                 return False
             if self.leadership.lines in readable and not self.leadership.read(now):
                 return False
-            if self.leadership.refused != told:
-                told = self.leadership.refused
-                if told:
-                    self.bridge.write({"event": ["leader", "warning", f"takes no office: {told}"]})
+            refused = self.leadership.refused
+            if refused and self._refusals.is_news(refused, now):  # between two attempts it is empty
+                self.bridge.write({"event": ["leader", "warning", f"takes no office: {refused}"]})
             if self.leadership.leads(now):
                 return True
         return False

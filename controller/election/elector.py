@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -26,7 +27,7 @@ from controller.election.last_epoch import LastEpoch
 from controller.election.lease import LeaseAway, LeaseStore, NotConfirmed
 from controller.election.rules import ASKS_A_LEASE
 from controller.processes.jsonlines import JsonLines
-from controller.processes.logs import log_to_stderr
+from controller.processes.logs import Seldom, log_to_stderr
 from protocol.realtime import become_realtime
 
 log = logging.getLogger("baton.elector")
@@ -44,6 +45,7 @@ class Elector:
         self._name = uuid.uuid4().hex
         self._token = ""
         self._away = ""
+        self._refusals = Seldom()
 
     def run(self) -> None:
         """Serves until the coordinator has ended, then gives the lease back."""
@@ -84,12 +86,15 @@ class Elector:
                     return {"term": term, "answer": list(answer), "legacy": self._store.legacy()}
             else:
                 answer = self._store.look()
+        except NotConfirmed as error:  # the next question has an answer, and the next attempt fails alike
+            if self._refusals.is_news(str(error), time.monotonic_ns()):
+                log.warning("no lease: %s", error)
+            return {"term": term, "away": str(error), "refused": str(error)}
         except LeaseAway as error:
             if not self._away:
                 log.warning("no lease: %s", error)
             self._away = str(error)
-            refused = {"refused": str(error)} if isinstance(error, NotConfirmed) else {}
-            return {"term": term, "away": str(error), **refused}
+            return {"term": term, "away": str(error)}
         if self._away:
             log.info("the store is back")
             self._away = ""

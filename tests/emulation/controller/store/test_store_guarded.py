@@ -171,7 +171,9 @@ class TestReplicas:
             answer = baton("up", "--config", str(config))
             assert answer.returncode == 1 and "does not report" in answer.stderr
             store = Store(url)
-            assert [event for event in store.events() if "takes no office: the lease must be confirmed by 1" in event["text"]]
+            why = "the lease must be confirmed by 1"
+            assert len([event for event in store.events() if f"takes no office: {why}" in event["text"]]) == 1
+            assert (tmp_path / "run" / "coordinator.log").read_text().count(why) == 1
             assert store.leader() is None
             store.close()
         finally:
