@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ from topology.text_file import Unreadable, text_of
 from topology.units import format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size
 
 HEARTBEATS_BEFORE_FAIL_OPEN = 3
+SOCKET_NAME_MAX = 107
+"""Bytes in the name of a Unix socket: sun_path in linux/un.h, with a null byte at its end."""
 BOUNDS = {
     "greater_than": ("gt", "is not above"), "greater_than_equal": ("ge", "is under"), "less_than": ("lt", "is not below"),
     "less_than_equal": ("le", "is over"),
@@ -95,6 +98,7 @@ def _read(path: Path) -> tuple[Config | None, list[Problem]]:
     else:
         problems += _relations(config, document)
         config = _anchored(config, path.parent)
+        problems += _run_dir_problems(config, document)
         problems += _fabric_problems(config, document)
         config = _with_switch_sources(config, path.parent)
     return config, sorted(problems, key=lambda problem: problem.line or 0)
@@ -154,6 +158,8 @@ def _place(loc: tuple[str | int, ...]) -> tuple[type[Section], marked_yaml.Path,
 
 def _relations(config: Config, document: Document) -> Iterator[Problem]:
     """Problems between fields that are right by themselves."""
+    if config.store is None and config.replicas:
+        yield document.problem(("replicas",), "the private store has none; write 0, or set store")
     where = config.coordinator
     if where is None:
         return
@@ -171,6 +177,15 @@ def _relations(config: Config, document: Document) -> Iterator[Problem]:
     if where.release_fraction >= where.contend_fraction:
         yield wrong("release_fraction", f"is not below contend_fraction; write less than {where.contend_fraction:g}")
     yield from (document.problem(("weekly", field), text) for field, text in config.weekly.settings().faults())
+
+
+def _run_dir_problems(config: Config, document: Document) -> list[Problem]:
+    """Problems of the whole name of the run directory."""
+    most = SOCKET_NAME_MAX - len("/store/redis.sock" if config.store is None else "/control.sock")
+    if (long := len(os.fsencode(config.run_dir))) <= most:
+        return []
+    told = f"{config.run_dir} has {long} bytes, too many for the sockets in it; name a directory of at most {most} bytes"
+    return [document.problem(("run_dir",), printable(told))]
 
 
 def _fabric_problems(config: Config, document: Document) -> list[Problem]:

@@ -225,6 +225,20 @@ class TestMistakes:
         assert field == "coordinator.attachment" and 'say where the interface is plugged in, as "switch:port"' in told
         assert not complaints(write(json.dumps({"coordinator": section | {"attachment": "s1:Ethernet 1"}})))
 
+    def test_replicas_of_a_private_store_are_told(self, write: Write) -> None:
+        ((line, field, text),) = complaints(write("run_dir: /r\nreplicas: 1\n"))
+        assert (line, field, text) == (2, "replicas", "the private store has none; write 0, or set store")
+        assert not complaints(write("store: redis://10.0.0.9:6379/0\nreplicas: 1\n"))
+
+    @pytest.mark.parametrize(("store", "most"), [("none", 90), ("redis://10.0.0.9:6379/0", 94)])
+    def test_a_run_directory_whose_sockets_have_too_long_names_is_told_with_the_limit(
+        self, write: Write, store: str, most: int
+    ) -> None:
+        longest = "/" + "x" * (most - 1)
+        assert not complaints(write(f"store: {store}\nrun_dir: {longest}\n"))
+        ((line, field, text),) = complaints(write(f"store: {store}\nrun_dir: {longest}x\n"))
+        assert (line, field) == (2, "run_dir") and f"{most + 1} bytes" in text and f"at most {most} bytes" in text
+
     @pytest.mark.parametrize("url", ["redis://:s3cret/x@host:6379/0", "redis://u:s3cret/x@host:6379/0", "redis://:s3:cret@h:x/0"])
     def test_no_password_is_told(self, write: Write, url: str) -> None:
         ((_, field, text),) = complaints(write(f"store: {url}\n"))
