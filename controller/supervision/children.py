@@ -115,7 +115,7 @@ class Children:
         if web.login_to_read:
             words.append("--login-to-read")
         for name in web.names:
-            words += ["--name", name]
+            words.append(f"--name={name}")
         environment = {"BATON_REDIS": self.urls.get(logins.WEB, self.store_url)}
         return self._python(WEB, "webui.serve", *words, env=environment, rights=self._rights(users.WEB))
 

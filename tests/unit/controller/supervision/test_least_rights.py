@@ -14,6 +14,7 @@ import pytest
 
 from controller.config.reading import load
 from controller.config.schema import Config, UsersSection
+from controller.config.web import WebSection
 from controller.coordinator import process
 from controller.processes.private_file import private
 from controller.processes.services import Service
@@ -51,6 +52,11 @@ class TestArguments:
             children.web(config.web),
         )
         assert not [word for service in services for word in service.command if "hunter2" in word]
+
+    def test_a_name_of_the_dashboard_that_looks_like_an_option_is_a_name(self, tmp_path: Path) -> None:
+        web = WebSection.model_validate({"names": ["--login-to-read"]})
+        command = Children(run_dir=tmp_path, store_url=STORE, name="c1", standby=False).web(web).command
+        assert "--name=--login-to-read" in command and "--login-to-read" not in command
 
     def test_no_helper_of_the_coordinator_does_and_all_find_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         started: list[tuple[list[str], dict[str, str]]] = []
