@@ -22,7 +22,7 @@ log = logging.getLogger("baton.openflow")
 
 
 class CertificateError(ValueError):
-    """A file of `openflow.tls` that can't be used: one line with the field and the remedy."""
+    """A file of `openflow.tls`, or of `web`, that can't be used: one line with the field and the remedy."""
 
 
 def context(files: TlsFiles) -> ssl.SSLContext:
@@ -34,24 +34,39 @@ def context(files: TlsFiles) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_mode = ssl.CERT_REQUIRED
-    for field, name in files._asdict().items():
-        try:
-            Path(name).read_bytes()
-            complaint = open_to_others(Path(name).stat(), user=os.geteuid()) if field == "key" else ""
-        except OSError as error:
-            raise CertificateError(f"openflow.tls.{field}: {name} can't be read ({error.strerror}); name a PEM file") from None
-        if complaint:
-            raise CertificateError(f"openflow.tls.{field}: {name} {complaint}")
-    try:
-        made.load_cert_chain(files.cert, files.key)
-    except ssl.SSLError as error:
-        text = f"{files.cert} and {files.key} are no pair of certificate and key in PEM ({error.reason}); make them anew"
-        raise CertificateError(f"openflow.tls.cert: {text}") from None
+    load_pair(made, "openflow.tls", files.cert, files.key, os.geteuid())
+    _read("openflow.tls.ca", files.ca)
     try:
         made.load_verify_locations(files.ca)
     except ssl.SSLError:
         raise CertificateError(f"openflow.tls.ca: {files.ca} holds no certificate in PEM; name the authority's") from None
     return made
+
+
+def load_pair(made: ssl.SSLContext, section: str, cert: str, key: str, user: int) -> None:
+    """Gives a context the certificate and the key that this section of the configuration names, for a process of this user.
+
+    Raises:
+        CertificateError: as `context`.
+    """
+    for field, name in (("cert", cert), ("key", key)):
+        status = _read(f"{section}.{field}", name)
+        if field == "key" and (complaint := open_to_others(status, user=user)):
+            raise CertificateError(f"{section}.{field}: {name} {complaint}")
+    try:
+        made.load_cert_chain(cert, key)
+    except ssl.SSLError as error:
+        text = f"{cert} and {key} are no pair of certificate and key in PEM ({error.reason}); make them anew"
+        raise CertificateError(f"{section}.cert: {text}") from None
+
+
+def _read(field: str, name: str) -> os.stat_result:
+    """The status of a file that can be read. Raises CertificateError."""
+    try:
+        Path(name).read_bytes()
+        return Path(name).stat()
+    except OSError as error:
+        raise CertificateError(f"{field}: {name} can't be read ({error.strerror}); name a PEM file") from None
 
 
 def demand(framework: Framework, files: TlsFiles) -> Callable[[], ssl.SSLContext]:

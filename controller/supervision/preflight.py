@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 from pathlib import Path
 from stat import S_IMODE
 from typing import NamedTuple
 
 from controller.config.schema import Config
-from controller.openflow.tls import CertificateError, context
+from controller.openflow.tls import CertificateError, context, load_pair
 from controller.processes.identity import Identity, identify, in_netns, netns_path
 from controller.spanning_tree.snmp_credentials import CredentialsError, load
 from controller.store.url import socket_of
@@ -139,11 +140,17 @@ def check_listen(config: Config) -> None:
         raise CannotStart(f"openflow.listen: {reason}; write an address of this machine")
 
 
-def check_secrets(config: Config) -> None:
+def check_secrets(config: Config, users: Users | None) -> None:
     """Raises CannotStart: a certificate, or the SNMP credentials of a switch, can't be used."""
     if config.openflow.tls is not None:
         try:
             context(config.openflow.tls.files(Path()))
+        except CertificateError as error:
+            raise CannotStart(str(error)) from None
+    if (web := config.web) is not None and web.cert is not None:
+        user = os.geteuid() if users is None else users.uids[WEB]
+        try:
+            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "web", str(web.cert), str(web.key), user)
         except CertificateError as error:
             raise CannotStart(str(error)) from None
     for source in config.sources:

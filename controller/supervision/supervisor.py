@@ -392,7 +392,7 @@ class Supervisor:
         """Raises CannotStart: the sources of the tree do not fit the rest of the configuration."""
         if reads_tree(config) and config.fabric is None:
             raise CannotStart("fabric: is missing; sources other than openflow need its links and their ports")
-        preflight.check_secrets(config)
+        preflight.check_secrets(config, self.users)
         if self._owner and not uses_openflow(config):
             raise CannotStart("sources: openflow is missing; add it, or use `baton up` instead of ryu-manager")
 

@@ -84,6 +84,22 @@ def test_a_port_in_use_is_told_and_the_rest_is_up(site: Site) -> None:
     assert any(event["kind"] == "web" and "no dashboard" in event["text"] for event in events)
 
 
+def test_a_certificate_that_is_not_there_is_told_by_its_name_at_the_start_and_at_a_reload(site: Site) -> None:
+    port, missing = free_port(), site.directory / "missing.pem"
+    (site.directory / "key.pem").touch(0o600)
+    words = {"cert": str(missing), "key": str(site.directory / "key.pem")}
+    site.web(port, **words)
+    answer = baton("up", "--config", str(site.directory / "baton.yaml"))
+    told = f"web.cert: {missing} can't be read (No such file or directory); name a PEM file"
+    assert answer.returncode == 1 and told in answer.stderr.replace("\n", " ")
+    site.web(port)
+    site.up()
+    wait_for(lambda: http_status(port, TREE) == 200)
+    site.web(port, **words)
+    wait_for(lambda: told in runstate.load(site.run_dir).config_error)
+    assert http_status(port, TREE) == 200
+
+
 def test_an_address_that_others_reach_needs_tls(site: Site) -> None:
     site.write(listen="0.0.0.0:8080")
     answer = baton("check", str(site.directory / "baton.yaml"))
