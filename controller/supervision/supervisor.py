@@ -29,6 +29,7 @@ from controller.supervision import preflight, runstate
 from controller.supervision.changes import coordinator_moved, coordinator_restarts, fixed_fields
 from controller.supervision.children import CONTROL, COORDINATOR, OPENFLOW, QUEUES, REDIS, TREE, WEB, Children
 from controller.supervision.copies import Copies
+from controller.supervision.dashboard import Dashboard
 from controller.supervision.outbox import Outbox
 from controller.supervision.preflight import CannotStart
 from controller.supervision.runstate import RunState
@@ -88,6 +89,7 @@ class Supervisor:
         self._owner = owner
         self._services = Services()
         self._outbox = Outbox(self.store)
+        self._dashboard = Dashboard(self._services, self._children, self._outbox, self.users)
         self._wakeups = Wakeups(LOOK_S)
         self._stopping = self._reload_asked = False
         self._state: SavedState | None = None
@@ -170,7 +172,7 @@ class Supervisor:
             ended, changed = self._services.turn(self._patience_s, *self._wakeups.sources)
             self._wakeups.drain()
             self._tend_copies()
-            if changed or self._saved.unsaved:
+            if self._dashboard.tend() or changed or self._saved.unsaved:
                 self._saved.save()
             for service in ended:
                 self._outbox.tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
@@ -186,7 +188,7 @@ class Supervisor:
     def _patience_s(self) -> float:
         """How long to wait for an event."""
         calm = self._wakeups.sees_changes and self._outbox.empty and not self._owner and not reads_tree(self.config)
-        return CALM_S if calm and not self._saved.unsaved else LOOK_S
+        return CALM_S if calm and not self._saved.unsaved and not self._dashboard.waits else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
@@ -216,23 +218,9 @@ class Supervisor:
         self._saved.save()
 
     def _run_web(self) -> None:
-        """Starts the dashboard as the configuration says, in place of the one that runs. Nothing waits for it: Baton
-        coordinates without a dashboard, too."""
-        if self._owner:
-            return
-        self._services.stop(WEB)
-        web = self.config.web
-        if web is None:
-            return
-        reason = preflight.cannot_listen(*web.listen)
-        try:
-            check_ports(self.users, [("web.listen", web.listen[1])])
-        except NoUsers as error:
-            reason = str(error)
-        if reason:
-            self._outbox.tell(WEB, "warning", f"no dashboard: {reason}; write another web.listen, or web: none")
-            return
-        self._run(self._children.web(web))
+        """Has the dashboard follow the configuration; an application that was started by hand has none."""
+        if not self._owner:
+            self._dashboard.follow(self.config.web)
 
     def _run_control(self, environment: dict[str, str]) -> None:
         """Runs the keeper of control frames if the configuration asks for one."""
@@ -366,7 +354,7 @@ class Supervisor:
             if config.coordinator is not None:
                 self._run(self._children.coordinator(config))
                 restarted.append(COORDINATOR)
-        if config.web != before.web:
+        if config.web != before.web or WEB not in self._services:
             self._run_web()
         self._saved.save()
         names = f"; restarted {' and '.join(restarted)}" if restarted else ""

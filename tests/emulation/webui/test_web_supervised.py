@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,11 +78,14 @@ def test_a_port_in_use_is_told_and_the_rest_is_up(site: Site) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        site.web(other.getsockname()[1])
+        port = other.getsockname()[1]
+        site.web(port)
         site.up()
+        assert "web" not in site.services and "redis" in site.services
+        time.sleep(2)
         events = Store(runstate.load(site.run_dir).store).events()
-    assert "web" not in site.services and "redis" in site.services
-    assert any(event["kind"] == "web" and "no dashboard" in event["text"] for event in events)
+    assert len([event for event in events if event["kind"] == "web" and "no dashboard" in event["text"]]) == 1
+    wait_for(lambda: http_status(port, TREE) == 200)
 
 
 def test_a_certificate_that_is_not_there_is_told_by_its_name_at_the_start_and_at_a_reload(site: Site) -> None:
