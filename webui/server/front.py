@@ -157,9 +157,13 @@ class Request(HTTPMessageDelegate):
         self._door.bodies[self._origin] += len(chunk)
 
     def finish(self) -> None:
-        """The request is complete."""
+        """The request is complete. Raises HTTPInputError: its target can't be read."""
+        try:
+            request = self._environ()
+        except ValueError as error:
+            raise HTTPInputError(f"the target can't be read: {error}") from None
         self._door.connections.begin(self._stream)
-        task = asyncio.get_running_loop().create_task(self._serve())
+        task = asyncio.get_running_loop().create_task(self._serve(request))
         self._door.tasks.add(task)
         task.add_done_callback(self._door.tasks.discard)
         # Nobody waits for an answer any more: the turn goes to another request.
@@ -177,9 +181,9 @@ class Request(HTTPMessageDelegate):
 
     # -- the answer -----------------------------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
+    async def _serve(self, request: dict[str, Any]) -> None:
         try:
-            answer = await self._answered()
+            answer = await self._answered(request)
             if (user := answer.environ.get(USER)) is not None:
                 self._door.connections.recognise(self._stream, user)
             try:
@@ -197,15 +201,20 @@ class Request(HTTPMessageDelegate):
         finally:
             self._door.connections.end(self._stream)
 
-    async def _answered(self) -> Answer:
+    async def _answered(self, request: dict[str, Any]) -> Answer:
         """Has the application answer in a thread, when it is this origin's turn."""
         try:
             await self._door.turn(self._origin)
         except asyncio.CancelledError:
             self._give_back()
             raise
-        work = asyncio.get_running_loop().run_in_executor(self._door.pool, Answer, self._door.app, self._environ())
-        work.add_done_callback(self._worked)
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self._door.pool, Answer, self._door.app, request)
+            work.add_done_callback(self._worked)
+        except BaseException:  # whatever it is, the turn comes back
+            self._give_back()
+            self._door.done(self._origin)
+            raise
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

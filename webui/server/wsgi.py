@@ -21,7 +21,7 @@ def environ(
 ) -> dict[str, Any]:
     """Returns a request as PEP 3333 has it, of the client at `remote`, to the server `name`:`port`.
 
-    Header names with an underscore are left out: they could pass for others."""
+    Header names with an underscore are left out: they could pass for others. Raises ValueError: the target is no URL."""
     method, target, version = start
     if not target.startswith("/"):
         parts = urlsplit(target)  # a proxy's form: http://host/path

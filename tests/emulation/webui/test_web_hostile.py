@@ -18,6 +18,7 @@ from tests.emulation.operating import wait_for
 from tests.emulation.webui.web_feed import Feed
 from tests.emulation.webui.web_process import Server, Stream
 from webui.access.accounts import Accounts
+from webui.server.front import EACH_THREADS
 
 pytestmark = needs.REDIS
 
@@ -94,6 +95,21 @@ class TestPatience:
             assert server.get("/")[0] == 200
         for one in deaf:
             one.close()
+
+
+class TestTurns:
+    """Whatever a visitor asks for, the turn of the request comes back."""
+
+    @pytest.mark.parametrize("target", ["http://[", "x://a]/?b"])
+    def test_more_requests_without_a_readable_target_than_there_are_turns_are_refused_each(
+        self, server: Server, target: str
+    ) -> None:
+        for source in range(1, 4):
+            for _ in range(EACH_THREADS + 1):
+                with socket.create_connection(("127.0.0.1", server.port), 5, source_address=(f"127.0.2.{source}", 0)) as one:
+                    one.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                    assert one.recv(64).startswith(b"HTTP/1.1 400 ")
+        assert server.get("/")[0] == 200
 
 
 class TestStreams:
