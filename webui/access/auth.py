@@ -283,9 +283,17 @@ def _check_csrf() -> None:
     given = request.headers.get("X-CSRF-Token") or request.form.get("csrf_token", "")
     wanted = session.get("csrf", "")
     origin = request.headers.get("Origin")
-    elsewhere = origin is not None and urlsplit(origin).netloc != request.host
+    elsewhere = origin is not None and _netloc(origin) != request.host
     if elsewhere or not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
         abort(403, "the CSRF token is missing or of another session; reload the page and try again")
+
+
+def _netloc(url: str) -> str | None:
+    """Host and port of a URL; None for what is none."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return None
 
 
 @auth.before_app_request

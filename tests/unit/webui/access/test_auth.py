@@ -57,10 +57,11 @@ class TestForgedRequests:
         log_in(other)
         assert one.post("/change", headers={"X-CSRF-Token": csrf(other)}).status_code == 403
 
-    def test_another_origin_is_refused_even_with_the_token(self, site: Site) -> None:
+    @pytest.mark.parametrize("origin", ["http://evil.example", "http://[x", "null", ""])
+    def test_another_origin_is_refused_even_with_the_token(self, site: Site, origin: str) -> None:
         client = site.client()
         log_in(client)
-        headers = {"X-CSRF-Token": csrf(client), "Origin": "http://evil.example"}
+        headers = {"X-CSRF-Token": csrf(client), "Origin": origin}
         assert client.post("/change", headers=headers).status_code == 403
 
     def test_a_login_without_the_token_is_refused(self, site: Site) -> None:
