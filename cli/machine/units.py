@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,10 +16,13 @@ from cli.values import interface_name, named
 
 if TYPE_CHECKING:
     from cli.machine.unit_files import UnitFile
+    from controller.config.schema import Config
 
 UNITS = Path("/etc/systemd/system")
 USERS = Path("/etc/sysusers.d")
 KEY = Path("/etc/baton/host")
+RUN_DIR = Path("/run/baton")
+"""systemd makes this one."""
 
 
 @click.command()
@@ -65,11 +68,15 @@ def install_units(
         interface, rate = interface or "eth0", rate or "10gbit"
     from cli.machine.unit_files import users
 
+    run_dirs: list[Path] = []
     try:
-        units = list(_units(role, interface, rate, key.absolute(), config.absolute(), agent_arguments))
+        units = list(_units(role, interface, rate, key.absolute(), config.absolute(), agent_arguments, run_dirs))
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     files = {directory / unit.name: unit.text for unit in units}
+    if not dry_run:
+        for path in run_dirs:
+            _make(path)
     makes = ""
     if role != "agent":
         path = (USERS if directory == UNITS else directory) / users().name
@@ -88,8 +95,9 @@ def install_units(
 
 
 def _units(
-    role: str, interface: str | None, rate: str | None, key: Path, config: Path, more: tuple[str, ...]
+    role: str, interface: str | None, rate: str | None, key: Path, config: Path, more: tuple[str, ...], run_dirs: list[Path]
 ) -> Iterator[UnitFile]:
+    """The units; adds run directories that systemd does not make to `run_dirs`."""
     from cli.machine import unit_files
     from ebpf.build import RUNNING
     from topology.units import parse_link_rate
@@ -102,25 +110,45 @@ def _units(
         interface_name("--interface", interface)
         named("--rate", rate, parse_link_rate)
         arguments = ["--rate", rate, "--key", str(key), *more]
-        _check_arguments(["--interface", interface, *arguments])
+        chosen = _chosen(["--interface", interface, *arguments])
+        places = [] if chosen["statistics"] is None else [_apart("--statistics", chosen["statistics"]).parent]
+        if (run_dir := _apart("--run-dir", chosen["run_dir"])) != RUN_DIR:
+            run_dirs.append(run_dir)
+            places.append(run_dir)
         yield unit_files.agent(
             program,
             interface=interface,
             arguments=arguments,
-            writable=(key.parent, RUNNING.directory.parent),
+            writable=(key.parent, RUNNING.directory.parent, *places),
             priorities="--priorities" in more,
             guests=_hears_guests(more),
         )
     if role in ("controller", "both"):
-        writable = (config.parent, RUNNING.directory.parent)
-        yield unit_files.controller(program, config=config, writable=writable, netns=_has_netns(config))
+        places, netns = [], False
+        if (loaded := _loaded(config)) is not None:
+            if loaded.run_dir != RUN_DIR:
+                run_dirs.append(loaded.run_dir)
+                places.append(loaded.run_dir)
+            if loaded.coordinator is not None:
+                places.append(loaded.coordinator.key_file.parent)
+                netns = loaded.coordinator.netns is not None
+        writable = (config.parent, RUNNING.directory.parent, *places)
+        yield unit_files.controller(program, config=config, writable=writable, netns=netns)
 
 
-def _check_arguments(arguments: list[str]) -> None:
-    """Ends the command with an error, as `baton agent` would, for what it cannot read: its unit would start it for ever."""
+def _chosen(arguments: list[str]) -> dict[str, Any]:
+    """What `baton agent` reads of its arguments. Ends the command with an error, as it would, for what it cannot read: its unit
+    would start it for ever."""
     from cli.hosts.agent import agent
 
-    agent.make_context("agent", arguments)
+    return agent.make_context("agent", arguments).params
+
+
+def _apart(option: str, path: Path) -> Path:
+    """The path, which the unit may write below its directory alone."""
+    if not path.is_absolute() or path.parent == Path("/"):
+        raise click.UsageError(f"{option}: {path} is no place for a unit; name a whole path, such as /var/lib/baton/NAME")
+    return path
 
 
 def _hears_guests(arguments: tuple[str, ...]) -> bool:
@@ -132,15 +160,22 @@ def _hears_guests(arguments: tuple[str, ...]) -> bool:
     return False
 
 
-def _has_netns(config: Path) -> bool:
-    """Whether the file is a valid configuration that names a network namespace for the coordinator."""
+def _loaded(config: Path) -> Config | None:
+    """The configuration; None if the file is no valid one (yet)."""
     from controller.config.reading import ConfigError, load
 
     try:
-        coordinator = load(config).coordinator
+        return load(config)
     except ConfigError:
-        return False
-    return coordinator is not None and coordinator.netns is not None
+        return None
+
+
+def _make(path: Path) -> None:
+    """Makes a run directory: its unit may write only below it."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}; run as root, or name another run directory") from None
 
 
 def _write(path: Path, text: str) -> None:

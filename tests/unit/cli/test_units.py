@@ -14,6 +14,7 @@ from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, e
 from cli.machine.units import _hears_guests
 from cli.main import main
 from controller.config.schema import UsersSection
+from ebpf.build import RUNNING
 
 BATON = ["/opt/baton/.venv/bin/baton"]
 AGENT = agent(BATON, interface="eth1", arguments=["--rate", "10gbit", "--key", "/etc/baton/key"], writable=[Path("/etc/baton")])
@@ -170,3 +171,41 @@ class TestTheCommand:
         assert done.exit_code != 0
         assert says in done.output
         assert not list(tmp_path.iterdir())
+
+    def test_a_run_directory_or_a_key_elsewhere_is_made_and_writable(self, tmp_path: Path) -> None:
+        config = tmp_path / "etc" / "baton.yaml"
+        config.parent.mkdir()
+        config.write_text(
+            f"run_dir: {tmp_path}/run\ncoordinator: {{interface: c0, attachment: 's1:5', key_file: {tmp_path}/keys/key}}\n"
+        )
+        words = ["install-units", "--role", "controller", "--config", str(config), "--directory", str(tmp_path / "units")]
+        assert writable(words, tmp_path / "units" / "baton-controller.service") >= {
+            f"-{tmp_path}/{name}" for name in ("etc", "run", "keys")
+        }
+        assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+
+    def test_so_is_what_an_agents_arguments_name(self, tmp_path: Path) -> None:
+        words = ["install-units", "--role", "agent", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
+        words += ["--", "--run-dir", f"{tmp_path}/agent", "--statistics", f"{tmp_path}/log/a.json"]
+        found = writable(words, tmp_path / "baton-agent@e.service")
+        assert found >= {"-/etc/baton", f"-{tmp_path}/agent", f"-{tmp_path}/log"}
+        assert (tmp_path / "agent").is_dir()
+
+    def test_nothing_more_is_writable_than_that(self, tmp_path: Path) -> None:
+        words = ["install-units", "--role", "both", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
+        words += ["--config", "/etc/baton/there-is-none.yaml"]
+        for unit in ("baton-agent@e.service", "baton-controller.service"):
+            assert writable(words, tmp_path / unit) == {"-/etc/baton", f"-{RUNNING.directory.parent}"}
+
+    @pytest.mark.parametrize("words", [("--run-dir", "agent"), ("--statistics", "a.json"), ("--statistics", "/a.json")])
+    def test_a_place_that_would_open_the_whole_machine_is_refused(self, words: tuple[str, ...], tmp_path: Path) -> None:
+        command = ["install-units", "--role", "agent", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
+        done = CliRunner().invoke(main, [*command, "--", *words])
+        assert done.exit_code == 2 and f"{words[0]}: " in done.output
+        assert not list(tmp_path.iterdir())
+
+
+def writable(words: list[str], unit: Path) -> set[str]:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return set(fields(UnitFile(unit.name, unit.read_text()))["ReadWritePaths"].split())
