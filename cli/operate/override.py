@@ -33,7 +33,10 @@ def _override(word: str, run_dir: Path, url: str | None) -> None:
     store = open_store(run_dir, url)
     try:
         store.set_override(word)
-        store.publish_event("override", "warning", f"override: {word}", by=getpass.getuser())
+        try:
+            store.publish_event("override", "warning", f"override: {word}", by=getpass.getuser())
+        except StoreUnavailable as error:  # an event that can't be written keeps no gate closed
+            click.echo(f"override set to {word}, but no event tells of it: {error}", err=True)
         leads = store.status() is not None
         taken = leads and wait_until(lambda: (store.status() or {}).get("override") == word, timeout_s=SEEN_S)
     except StoreUnavailable as error:

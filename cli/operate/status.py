@@ -106,7 +106,7 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
                 "restarts": state.restarts.get(name, 0),
             }
     status = store.status()
-    return {
+    found = {
         "store": redacted(store.url),
         "config": config,
         "config_error": config_error,
@@ -121,3 +121,4 @@ def collect(store: Store, run_dir: Path | None) -> dict[str, Any]:
         "thresholds": store.thresholds(),
         "events": store.events(100),
     }
+    return found | {"unreadable": store.connection.unread.lines()}

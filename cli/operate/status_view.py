@@ -341,6 +341,7 @@ ROWS: tuple[Row, ...] = (
     ("processes", _processes, "default"),
     ("configuration", lambda found: _given(found["config_error"]), "red"),
     ("controllers", lambda found: _given(_controllers(found.get("controllers", {}))), "default"),
+    ("warning", lambda found: some(found.get("unreadable", ()), ALL), "yellow"),
     ("fabric", lambda found: [_fabric(found["fabric"])], "default"),
 )
 COORDINATOR_ROWS: tuple[Row, ...] = (

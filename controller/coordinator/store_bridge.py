@@ -38,7 +38,8 @@ from protocol.bodies.text import printable
 log = logging.getLogger("baton.store_bridge")
 
 RETRY_S = 0.25
-WATCHED = ("fabric", "ports", "policy", "override", "coflows", "rotation", "pfc_commands", "queues", "hosts")
+WATCHED = ("override", "fabric", "ports", "policy", "coflows", "rotation", "pfc_commands", "queues", "hosts")
+"""The override first: nothing else delays it."""
 TIMED = {"coflows": "open", "queues": "hosts"}
 """Documents with instants by the store's clock, and the name under which each goes to the coordinator beside `ahead_ns`."""
 LEADERS = ("status", "capacities", "member", "thresholds", "telemetry")

@@ -41,9 +41,10 @@ from controller.spanning_tree.port_states import PortState, TreeSourceError
 from controller.spanning_tree.sources import reader
 from controller.spanning_tree.tracker import Document, Tracker
 from controller.store.layout import PREFIX, Client, Pipeline
-from controller.store.parted import Known, read
-from controller.store.parts import join, split
+from controller.store.parted import Known, document_in, read
+from controller.store.parts import split
 from controller.store.store import Store, StoreUnavailable
+from controller.store.unreadable import Unreadable
 from topology import files
 from topology.problems import FabricError
 
@@ -72,8 +73,12 @@ class FabricStore(Store):
 
         def attempt(pipe: Pipeline) -> Document | None:
             nonlocal known
-            known = read(pipe, "fabric", known)
-            document = change(None if known is None else join(known.parts))
+            try:
+                known = read(pipe, "fabric", known)
+                stored = document_in(known)
+            except Unreadable:
+                known = stored = None  # it is written anew
+            document = change(stored)
             if document is not None:
                 self.fabric_parts.change(pipe, split("fabric", document))
             return document

@@ -24,6 +24,7 @@ def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | No
     every new connection; that function has to call the connection's `on_connect`. Raises ValueError: not a URL of Redis."""
     options: dict[str, Any] = {
         "decode_responses": True,
+        "encoding_errors": "replace",  # what is no text makes one document unreadable, not an answer with many
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,

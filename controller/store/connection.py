@@ -18,13 +18,12 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import orjson
 from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError, RedisError
 
 from controller.store.client import connect, explained, has_moved
 from controller.store.layout import EXPIRY_S, OPERATORS, PREFIX, READS, SETS, WRITES, Client, Pipeline, put, restore
+from controller.store.unreadable import Unread, Unreadable, answered, document_of, of_its_type
 from controller.store.url import redacted
-from protocol.bodies.text import printable
 from protocol.bodies.versions import Versions
 
 log = logging.getLogger("baton.store")
@@ -59,8 +58,7 @@ class Connection:
         self._incarnation: str | None = None
         self._schema_checked = False
         self._republished = False
-        self._unreadable: dict[str, set[str]] = {}
-        """By name: the items whose documents could not be read when they were looked at last."""
+        self.unread = Unread()
         try:
             self._redis: Client = connect(url, timeout_s=ANSWER_S, connected=self._connected)
         except ValueError as error:
@@ -95,10 +93,24 @@ class Connection:
         self.write(remove)
 
     def document(self, name: str) -> dict[str, Any] | None:
-        """The document of this name; None when there is none, or it has expired."""
-        text = self.call(lambda client: client.hget(PREFIX + name, "json"))
-        document: dict[str, Any] | None = None if text is None else orjson.loads(text)
-        return document
+        """The document of this name; None when there is none, or it has expired. One that can't be read is told once, and left
+        out."""
+
+        def read(client: Client) -> dict[str, Any] | None:
+            with of_its_type():
+                return document_of(client.hget(PREFIX + name, "json"))
+
+        return self.readable(name, lambda: self.call(read))
+
+    def readable(self, name: str, read: Callable[[], T | None]) -> T | None:
+        """What `read` returns; None if what the store has under this name can't be read, which is told once."""
+        try:
+            found = read()
+        except Unreadable as error:
+            self.unread.looked(name, {name: str(error)})
+            return None
+        self.unread.looked(name, {})
+        return found
 
     def items(self, name: str) -> dict[str, dict[str, Any]]:
         """All documents of this name that have not expired, by item. One that can't be read is told once, and left out."""
@@ -109,25 +121,8 @@ class Connection:
         return dict(sorted(self._keyed(name, int).items()))
 
     def _keyed(self, name: str, key: Callable[[str], K]) -> dict[K, dict[str, Any]]:
-        def read(client: Client) -> list[tuple[str, str | None]]:
-            items = sorted(client.zrange(PREFIX + SETS[name], 0, -1))
-            with client.pipeline(transaction=False) as pipe:
-                for item in items:
-                    pipe.hget(f"{PREFIX}{name}:{item}", "json")
-                return list(zip(items, pipe.execute(), strict=True))
-
-        found, wrong = dict[K, dict[str, Any]](), set[str]()
-        told = self._unreadable.get(name, set())
-        for item, text in self.call(read):
-            try:
-                if text is not None:
-                    found[key(item)] = _object(text)
-            except ValueError as error:
-                wrong.add(item)
-                if item not in told:
-                    shown = printable(f"{name}:{item} in the store can't be read, and is left out: write it anew ({error})")
-                    log.error("%s", shown)
-        self._unreadable[name] = wrong
+        found, wrong = self.call(lambda client: read_items(client, name, key))
+        self.unread.looked(name, wrong)
         return found
 
     # -- any operation -------------------------------------------------------------------------------------
@@ -162,14 +157,19 @@ class Connection:
         self.call(replace)
 
     def change(self, name: str, make: Callable[[dict[str, Any] | None], dict[str, Any]], item: str = "") -> None:
-        """Writes what `make` makes of a document (None: there is none), and asks it again if another process has written
-        it meanwhile: of two operators' changes at one moment neither is lost. Where `make` raises, nothing changes."""
+        """Writes what `make` makes of a document (None: there is none that can be read), and asks it again if another process
+        has written it meanwhile: of two operators' changes at one moment neither is lost. Where `make` raises, nothing
+        changes."""
         made: dict[str, Any] = {}
 
         def fill(pipe: Pipeline) -> None:
             nonlocal made
             text = pipe.hget(key, "json")
-            made = make(None if text is None else orjson.loads(text))
+            try:
+                found = document_of(text)
+            except Unreadable:
+                found = None  # it is written anew
+            made = make(found)
             pipe.multi()
             put(pipe, name, {item: made}, self.keep_s)
 
@@ -336,9 +336,22 @@ class Connection:
         return StoreUnavailable(explained(self.url, error, ANSWER_S))
 
 
-def _object(text: str) -> dict[str, Any]:
-    """A document. Raises ValueError: it is not the text of a JSON object."""
-    found = orjson.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    return found
+def read_items(client: Client, name: str, key: Callable[[str], K]) -> tuple[dict[K, dict[str, Any]], dict[str, str]]:
+    """All documents of a name that stands for several, by item, and why which keys can't be read."""
+    found, wrong = dict[K, dict[str, Any]](), dict[str, str]()
+    try:
+        with of_its_type():
+            items = sorted(client.zrange(PREFIX + SETS[name], 0, -1))
+    except Unreadable as error:
+        return found, {SETS[name]: str(error)}
+    with client.pipeline(transaction=False) as pipe:
+        for item in items:
+            pipe.hget(f"{PREFIX}{name}:{item}", "json")
+        texts = pipe.execute(raise_on_error=False)
+    for item, text in zip(items, texts, strict=True):
+        try:
+            if (document := document_of(answered(text))) is not None:
+                found[key(item)] = document
+        except ValueError as error:
+            wrong[f"{name}:{item}"] = str(error)
+    return found, wrong

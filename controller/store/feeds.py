@@ -5,17 +5,16 @@ An edge: Redis, by a `Connection`. Which keys there are: `controller.store.layou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import orjson
-
 from controller.processes.jsonlines import encode
-from controller.store.connection import Connection
+from controller.store.connection import Connection, read_items
 from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
-from controller.store.parted import Known, asked, read
-from controller.store.parts import join
+from controller.store.parted import Known, asked, document_in, read
+from controller.store.unreadable import Unreadable, answered, document_of, of_its_type
 
 
 def slot_batches(seconds: int) -> int:
@@ -46,6 +45,9 @@ UNCHANGING = ("thresholds",)
 """Documents that change more seldom than they are looked for: read again only when their version has changed."""
 IN_PARTS = ("fabric", "ports")
 """Of these the changes are read."""
+
+Looks = dict[str, dict[str, str]]
+"""By document that was looked at: why which keys can't be read."""
 
 
 class MembersRead(NamedTuple):
@@ -93,25 +95,26 @@ class Feeds:
     def slots_after(self, last: str | None, count: int = SLOTS_KEPT) -> list[tuple[str, dict[str, Any]]]:
         """Batches with their ids, oldest first: those after the id `last`, or the last `count`."""
 
-        def read(client: Client) -> list[tuple[str, dict[str, Any]]]:
-            if last is None:
-                found = reversed(client.xrevrange(PREFIX + "slots", count=count))
-            else:
-                found = client.xrange(PREFIX + "slots", min=f"({last}", count=count)
-            return [(number, orjson.loads(entry["json"])) for number, entry in found]
-
-        return self._connection.call(read)
+        batches = [(number, _batch(entry)) for number, entry in self._entries("slots", last, count)]
+        return [(number, batch) for number, batch in batches if batch is not None]
 
     def events_after(self, last: str | None, count: int = 100) -> list[dict[str, Any]]:
         """Events, oldest first: those after the id `last`, or the last `count`. Each has id, at_ms (wall clock), kind,
         severity, text and the event's own fields."""
 
-        def read(client: Client) -> list[tuple[str, dict[str, str]]]:
-            if last is None:
-                return list(reversed(client.xrevrange(PREFIX + "events", count=count)))
-            return list(client.xrange(PREFIX + "events", min=f"({last}", count=count))
+        return [event_of(number, entry) for number, entry in self._entries("events", last, count)]
 
-        return [event_of(number, entry) for number, entry in self._connection.call(read)]
+    def _entries(self, name: str, last: str | None, count: int) -> list[tuple[str, dict[str, str]]]:
+        """Entries of a stream, oldest first: those after the id `last`, or the last `count`. None of one that can't be read,
+        which is told once."""
+
+        def read(client: Client) -> list[tuple[str, dict[str, str]]]:
+            with of_its_type():
+                if last is None:
+                    return list(reversed(client.xrevrange(PREFIX + name, count=count)))
+                return list(client.xrange(PREFIX + name, min=f"({last}", count=count))
+
+        return self._connection.readable(name, lambda: self._connection.call(read)) or []
 
     def publish_telemetry(self, telemetry: dict[str, Any]) -> None:
         """Publishes the coordinator's histograms and counts; they expire after 5 s."""
@@ -120,37 +123,45 @@ class Feeds:
     def audit(self, count: int = 100) -> list[dict[str, Any]]:
         """The last events that name the operator who caused them (their field `by`), oldest first, in the form of
         `events_after`. The store keeps 10,000 of these, however many other events there are."""
-        entries = self._connection.call(lambda client: client.xrevrange(PREFIX + AUDIT, count=count))
-        return [event_of(number, entry) for number, entry in reversed(entries)]
+        return [event_of(number, entry) for number, entry in self._entries(AUDIT, None, count)]
 
     def refused(self, count: int = 100) -> list[dict[str, Any]]:
         """The last refused logins, oldest first, in the form of `events_after`; the store keeps 1,000."""
-        entries = self._connection.call(lambda client: client.xrevrange(PREFIX + REFUSED, count=count))
-        return [event_of(number, entry) for number, entry in reversed(entries)]
+        return [event_of(number, entry) for number, entry in self._entries(REFUSED, None, count)]
 
     def snapshot(self, before: Snapshot | None = None, *, light: bool = False) -> Snapshot:
         """Everything that is published, in one round trip; one more for thresholds that differ from `before`, and for a
         document in parts of which changes were missed.
 
         Of the members, those are read that were published since `before`. With `light` the members and the
-        ports, which are most of a large fabric's documents, stay as they were.
+        ports, which are most of a large fabric's documents, stay as they were. What can't be read is told once, and left out.
         """
-        return self._connection.call(lambda client: _snapshot(client, before, light and before is not None))
+        looks: Looks = {}
+        found = self._connection.call(lambda client: _snapshot(client, before, light and before is not None, looks))
+        for name, wrong in looks.items():
+            self._connection.unread.looked(name, wrong)
+        return found
 
 
 def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
-    """An entry of the stream of events as a dict, with its id and wall-clock time (ms)."""
-    own: dict[str, Any] = orjson.loads(entry["fields"])
-    return own | {
-        "id": number,
-        "at_ms": int(number.partition("-")[0]),
-        "kind": entry["kind"],
-        "severity": entry["severity"],
-        "text": entry["text"],
-    }
+    """An entry of the stream of events as a dict, with its id and wall-clock time (ms). One that can't be read says so."""
+    event = {"id": number, "at_ms": int(number.partition("-")[0])}
+    try:
+        own = document_of(entry["fields"]) or {}
+        return own | event | {name: entry[name] for name in ("kind", "severity", "text")}
+    except (KeyError, Unreadable):
+        return event | {"kind": "unreadable", "severity": "warning", "text": f"the event {number} in the store can't be read"}
 
 
-def _snapshot(client: Client, before: Snapshot | None, light: bool) -> Snapshot:
+def _batch(entry: Mapping[str, str]) -> dict[str, Any] | None:
+    """A batch of slots; None: it can't be read."""
+    try:
+        return document_of(entry.get("json"))
+    except Unreadable:
+        return None
+
+
+def _snapshot(client: Client, before: Snapshot | None, light: bool, looks: Looks) -> Snapshot:
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.get(PREFIX + "override")
@@ -161,39 +172,75 @@ def _snapshot(client: Client, before: Snapshot | None, light: bool) -> Snapshot:
         if not light:
             since = "-inf" if before is None else f"({before.members_read.last_score}"
             pipe.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", since)
-        (seconds, microseconds), override, *answers = pipe.execute()
-    heads = answers[: len(DOCUMENTS)]
+        clock, word, *answers = pipe.execute(raise_on_error=False)
+    seconds, microseconds = answered(clock)
     time_ns = int(seconds * 10**6 + microseconds) * 1000
+    override: str | None = None
+    with _looking("override", looks):
+        override = answered(word)
     if before is not None and light:
         members, members_read = before.members, before.members_read._replace(changed=frozenset())
     else:
-        members, members_read = _members(client, before, answers[-1], time_ns)
-    versions = {name: int(head[0] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
-    at_ns = {name: int(head[1] or 0) for name, head in zip(DOCUMENTS, heads, strict=True)}
-    documents = {name: _loads(head[2]) for name, head in zip(DOCUMENTS, heads, strict=True) if name not in UNCHANGING}
-    for name in UNCHANGING:
-        if before is not None and (before.versions[name], before.at_ns[name]) == (versions[name], at_ns[name]):
-            documents[name] = before.documents[name]
-        else:
-            documents[name] = _loads(client.hget(PREFIX + name, "json"))
+        members, members_read = _members(client, before, answers[-1], time_ns, looks)
+    versions, at_ns = dict.fromkeys(DOCUMENTS, 0), dict.fromkeys(DOCUMENTS, 0)
+    documents: dict[str, dict[str, Any] | None] = dict.fromkeys(DOCUMENTS)
+    for name, answer in zip(DOCUMENTS, answers, strict=False):
+        with _looking(name, looks):
+            head = answered(answer)
+            version, at = int(head[0] or 0), int(head[1] or 0)
+            if name not in UNCHANGING:
+                documents[name] = document_of(head[2])
+            elif before is not None and (before.versions[name], before.at_ns[name]) == (version, at):
+                documents[name] = before.documents[name]
+            else:
+                documents[name] = document_of(client.hget(PREFIX + name, "json"))
+            versions[name], at_ns[name] = version, at
     known = {} if before is None else dict(before.known)
     for name, answer in zip(looked, answers[len(DOCUMENTS) :], strict=False):
-        known[name] = read(client, name, known.get(name), answer)
+        was, known[name], documents[name] = known.get(name), None, None
+        with _looking(name, looks):
+            found = read(client, name, was, answered(answer))
+            same = before is not None and found is was
+            documents[name] = before.documents[name] if before is not None and same else document_in(found)
+            known[name] = found
     for name in IN_PARTS:
-        found = known[name]
-        versions[name], at_ns[name] = (0, 0) if found is None else found[:2]
-        if before is not None and found is before.known[name]:
+        if name not in looked and before is not None:
             documents[name] = before.documents[name]
-        else:
-            documents[name] = None if found is None else join(found.parts)
+        one = known[name]
+        versions[name], at_ns[name] = (0, 0) if one is None else one[:2]
     return Snapshot(documents, versions, at_ns, members, override, time_ns, members_read, known)
 
 
+@contextlib.contextmanager
+def _looking(name: str, looks: Looks) -> Iterator[None]:
+    """A block that reads one document. One that can't be read ends the block, and is told in `looks`."""
+    looks[name] = {}
+    try:
+        yield
+    except ValueError as error:
+        looks[name] = {name: str(error)}
+
+
 def _members(
-    client: Client, before: Snapshot | None, told: tuple[str, int, str], time_ns: int
+    client: Client, before: Snapshot | None, answer: Any, time_ns: int, looks: Looks  # noqa: ANN401 -- redis-py's
 ) -> tuple[Mapping[int, dict[str, Any]], MembersRead]:
-    """All members by rising node, with the answer of the script `MEMBERS` taken in."""
-    text, count, last_score = told
+    """All members by rising node, with the answer of the script `MEMBERS` taken in; one by one if it can't be read."""
+    looks["member"] = {}
+    try:
+        return _members_at_once(client, before, answer, time_ns)
+    except Unreadable:
+        found, looks["member"] = read_items(client, "member", int)
+    old = {} if before is None else before.members
+    changed = frozenset(node for node, one in found.items() if old.get(node) != one) | (old.keys() - found.keys())
+    members = {node: found[node] if node in changed else old[node] for node in sorted(found)}
+    return members, MembersRead(None if before is None else changed, "-inf", time_ns)
+
+
+def _members_at_once(
+    client: Client, before: Snapshot | None, answer: Any, time_ns: int  # noqa: ANN401 -- redis-py's
+) -> tuple[Mapping[int, dict[str, Any]], MembersRead]:
+    """As `_members`. Raises Unreadable."""
+    text, count, last_score = answered(answer)
     found = _by_node(text)
     if before is None:
         return dict(sorted(found.items())), MembersRead(None, last_score, time_ns)
@@ -201,7 +248,8 @@ def _members(
     members = {**old, **found} if found else old
     changed = frozenset(found)
     if len(members) != count or not 0 <= time_ns - told_before.whole_ns < WHOLE_NS:
-        text, _, last_score = client.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", "-inf")
+        with of_its_type():
+            text, _, last_score = client.eval_ro(MEMBERS, 1, PREFIX + "members", PREFIX + "member:", "-inf")
         found = _by_node(text)
         changed = frozenset(node for node, one in found.items() if old.get(node) != one) | (old.keys() - found.keys())
         members = {node: one if node in changed else old[node] for node, one in found.items()}
@@ -212,8 +260,11 @@ def _members(
 
 
 def _by_node(text: str) -> dict[int, dict[str, Any]]:
-    return {int(node): member for node, member in orjson.loads(text).items()}
-
-
-def _loads(text: str | None) -> dict[str, Any] | None:
-    return None if text is None else orjson.loads(text)
+    found = document_of(text) or {}
+    try:
+        members = {int(node): member for node, member in found.items()}
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    if not all(isinstance(member, dict) for member in members.values()):
+        raise Unreadable("a member is no JSON object")
+    return members

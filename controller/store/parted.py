@@ -28,6 +28,7 @@ import orjson
 from controller.store.connection import Connection
 from controller.store.layout import PREFIX, Client, Pipeline, new_line, put_fields
 from controller.store.parts import Change, Parts, applied, difference, join, split
+from controller.store.unreadable import Unreadable, document_of, of_its_type
 
 KEPT, KEPT_BYTES = 64, 1 << 16
 """How many changes are kept, and how long one may be."""
@@ -133,7 +134,7 @@ class Parted:
     def _fill(self, pipe: Pipeline, parts: Parts, elders: bool) -> None:
         known, at_ns = self._known, time.time_ns()
         version, line, upto = pipe.hmget(self._key, "version", "line", "parts")
-        number = int(version or 0) + 1
+        number = int(version) + 1 if version and version.isdecimal() else 1
         pipe.multi()
         if known is not None and (version, line, upto) == (str(known.version), known.line, str(known.version)):
             line = known.line
@@ -167,7 +168,25 @@ def asked(known: Known | None) -> tuple[str, ...]:
 
 def read(client: Client, name: str, known: Known | None, answer: Sequence[str | None] | None = None) -> Known | None:
     """The document as it is now: `known` itself if nothing was published since; None: there is none. `answer`: what the store
-    has answered to `asked`, if it was asked already."""
+    has answered to `asked`, if it was asked already. Raises Unreadable."""
+    try:
+        with of_its_type():
+            return _read(client, name, known, answer)
+    except Unreadable:
+        raise
+    except (ValueError, TypeError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def document_in(known: Known | None) -> dict[str, Any] | None:
+    """The whole document; None: there is none. Raises Unreadable."""
+    try:
+        return None if known is None else join(known.parts)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _read(client: Client, name: str, known: Known | None, answer: Sequence[str | None] | None) -> Known | None:
     key = PREFIX + name
     while True:
         version, at_ns, line, upto, *changes = answer or client.hmget(key, *asked(known))
@@ -199,6 +218,5 @@ def _read_all(client: Client, name: str) -> Known | None:
     if upto == version:
         texts = iter(found)
         return Known(int(version), int(at_ns or 0), line, {part: orjson.loads(next(texts)) for part in texts})
-    if whole is None:
-        return None
-    return Known(int(version), int(at_ns or 0), "", split(name, orjson.loads(whole)))
+    document = document_of(whole)
+    return None if document is None else Known(int(version), int(at_ns or 0), "", split(name, document))

@@ -87,7 +87,14 @@ _FIELDS: dict[str, tuple[Any, ...]] = {path: fields for long in LONG.values() fo
 
 
 def join(parts: Parts) -> dict[str, Any]:
-    """The document of these parts. Raises KeyError: a row has no list."""
+    """The document of these parts. Raises ValueError: a row has no list."""
+    try:
+        return _joined(parts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"its parts make no document: {error}") from None
+
+
+def _joined(parts: Parts) -> dict[str, Any]:
     document: dict[str, Any] = {}
     boxes: dict[str, Any] = {"": document}
     for name in sorted(parts):

@@ -16,9 +16,10 @@ from controller.store.commands import Commands
 from controller.store.connection import Connection, StoreUnavailable
 from controller.store.feeds import AUDIT, AUDIT_KEPT, REFUSED, REFUSED_KEPT, Feeds, Snapshot
 from controller.store.layout import PREFIX, Client, Pipeline, put
-from controller.store.parted import Elders, Known, Parted, read
-from controller.store.parts import Parts, join, split
+from controller.store.parted import Elders, Known, Parted, document_in, read
+from controller.store.parts import Parts, split
 from controller.store.sessions import Sessions
+from controller.store.unreadable import of_its_type
 
 __all__ = ["EVENTS_KEPT", "OVERRIDES", "SEVERITIES", "Snapshot", "Store", "StoreUnavailable"]
 
@@ -78,11 +79,13 @@ class Store:
 
     def parts(self, name: str, known: Known | None = None) -> Known | None:
         """The document "fabric", "ports" or "capacities" in parts: `known` itself if nothing was published since, None if
-        there is none."""
-        return self.connection.call(lambda client: read(client, name, known))
+        there is none, or none that can be read."""
+        return self.connection.readable(name, lambda: self.connection.call(lambda client: read(client, name, known)))
 
     def _joined(self, name: str) -> dict[str, Any] | None:
-        return None if (found := self.parts(name)) is None else join(found.parts)
+        return self.connection.readable(
+            name, lambda: document_in(self.connection.call(lambda client: read(client, name, None)))
+        )
 
     @property
     def owes(self) -> bool:
@@ -212,8 +215,13 @@ class Store:
 
     def override(self) -> str | None:
         """The operator's override; None, which means "coordinate", when none was ever set."""
-        value: str | None = self.connection.call(lambda client: client.get(PREFIX + "override"))
-        return value
+
+        def read(client: Client) -> str | None:
+            with of_its_type():
+                value: str | None = client.get(PREFIX + "override")
+            return value
+
+        return self.connection.readable("override", lambda: self.connection.call(read))
 
     def leader(self) -> dict[str, Any] | None:
         """The controller that holds the leader's lease: {"name", "epoch"}; None when no controller does."""

@@ -100,8 +100,9 @@ class Poller:
                     raise self._failed
                 if self._reading is not None:
                     return self._reading
+            self._failed = None  # whatever happens now, it is not the fault of before
             try:
-                self._reading, self._failed = self._look(), None
+                self._reading = self._look()
             except StoreUnavailable as error:
                 self._failed = error
                 raise
@@ -186,6 +187,7 @@ class Poller:
                 picture, snapshot.documents, snapshot.members, snapshot.override, alive=alive, time_ms=time_ms
             )
             fabric = picture.shape
+        state["coordinator"]["warnings"] += self._store.connection.unread.lines()
         if not light:
             cost_ns = time.thread_time_ns() - begun_ns if same else 0  # a new fabric costs once
             self._heavy_ns = now_ns + min(HEAVY_MAX_NS, round(cost_ns / HEAVY_PART))

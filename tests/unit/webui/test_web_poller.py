@@ -96,3 +96,19 @@ def test_what_it_cannot_read_does_not_end_it(
         assert [record.levelname for record in caplog.records] == ["ERROR"]
     finally:
         poller.unsubscribe(subscription)
+
+
+def test_no_request_is_told_of_a_fault_that_is_over(store: HalfGone, monkeypatch: pytest.MonkeyPatch) -> None:
+    poller = Poller(store)
+    with pytest.raises(StoreUnavailable, match="gone"):
+        poller.read()
+
+    def stumble(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(store.feeds, "snapshot", stumble)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            poller.read(0)
+        with pytest.raises(ZeroDivisionError):
+            poller.read(10**12)

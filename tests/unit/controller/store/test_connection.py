@@ -28,7 +28,7 @@ class Redis:
     def hget(self, key: str, _: str) -> None:
         self._asked.append(key.rpartition(":")[2])
 
-    def execute(self) -> list[str | None]:
+    def execute(self, **_: object) -> list[str | None]:
         return [self._texts[item] for item in self._asked]
 
     def __enter__(self) -> Self:
