@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib import metadata
@@ -56,6 +57,8 @@ DISTRIBUTIONS = {
 PIPED_WIDTH = 200
 """Of the tables where no terminal shows them: a remedy is one line, to be copied."""
 PATIENCE_S = 5.0
+LATELY_S = 2.0
+"""How long frames must have been refused to count."""
 
 
 @click.command()
@@ -90,10 +93,14 @@ def _compare_hosts(run_dir: Path, store: str | None, as_json: bool) -> None:
 
     shared = open_store(run_dir, store)
     try:
-        members, status, fabric = shared.members(), shared.status(), shared.fabric()
+        before = members = shared.members()
+        status, fabric = shared.status(), shared.fabric()
+        if any(map(doctor_hosts.refused_by, members.values())):  # at each start switches flood some frames: do they go on?
+            time.sleep(max(LATELY_S, 2 * int((status or {}).get("report_ns", 0)) / 1e9))
+            members = shared.members()
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
-    rows, found = doctor_hosts.rows(members), doctor_hosts.findings(members, status, fabric)
+    rows, found = doctor_hosts.rows(members), doctor_hosts.findings(members, status, fabric, before=before)
     if as_json:
         click.echo(json.dumps({"hosts": rows, "findings": [one._asdict() for one in found]}, indent=1))
     else:

@@ -43,12 +43,17 @@ def rows(members: Mapping[int, Member]) -> list[dict[str, Any]]:
 
 
 def findings(
-    members: Mapping[int, Member], status: Mapping[str, Any] | None, fabric: Mapping[str, Any] | None
+    members: Mapping[int, Member],
+    status: Mapping[str, Any] | None,
+    fabric: Mapping[str, Any] | None,
+    *,
+    before: Mapping[int, Member] | None = None,
 ) -> list[HostProblem]:
-    """All problems and differences: those of the fabric first, then those of each host."""
+    """All problems and differences: those of the fabric first, then those of each host. `before`: the members some time ago,
+    since when refused frames count."""
     found = [*_of_fabric(members, status, fabric)]
-    for member in sorted(members.values(), key=lambda one: str(one.get("name"))):
-        found += _of_host(member)
+    for node, member in sorted(members.items(), key=lambda one: str(one[1].get("name"))):
+        found += _of_host(member, (before or {}).get(node, {}))
     for field, what, remedy in SAME:
         found += _odd_ones(members.values(), field, what, remedy)
     return sorted(found, key=lambda one: (bool(one.host), one.host))
@@ -77,7 +82,7 @@ def _of_fabric(
         yield HostProblem(host["name"], "agent", "not a member: it sends freely", remedy)
 
 
-def _of_host(member: Member) -> Iterator[HostProblem]:
+def _of_host(member: Member, before: Member) -> Iterator[HostProblem]:
     name = str(member.get("name"))
     if (ago_ms := member.get("heard_ms_ago", 0)) > SILENT_MS:
         text = f"last heard {ago_ms / 1000:.1f} s ago"
@@ -96,10 +101,22 @@ def _of_host(member: Member) -> Iterator[HostProblem]:
         yield _warning(name, str(line))
     for line in member.get("suspect") or ():
         yield HostProblem(name, "suspect", str(line), "see docs/security.md for the cause and the remedy")
-    if refused := {_cause(cause): count for cause, count in (member.get("refused") or {}).items() if count}:
+    if refused := {_cause(cause): count for cause, count in grown(member, before).items()}:
         text = ", ".join(f"{cause}: {count}" for cause, count in refused.items())
         remedy = "see the causes in protocol/PROTOCOL.md, and find out which machine sends these frames"
         yield HostProblem(name, "frames it refused", text, remedy)
+
+
+def grown(member: Member, before: Member) -> dict[str, int]:
+    """By cause, how many frames a member has refused since; all, where it counts from nothing since then."""
+    were: Mapping[str, int] = before.get("refused") or {}
+    found = {cause: count - (were.get(cause, 0) if count >= were.get(cause, 0) else 0) for cause, count in refused_by(member)}
+    return {cause: count for cause, count in found.items() if count}
+
+
+def refused_by(member: Member) -> list[tuple[str, int]]:
+    """The causes for which a member has refused frames since its start, and how many."""
+    return [(cause, count) for cause, count in (member.get("refused") or {}).items() if count]
 
 
 def _cause(number: str) -> str:

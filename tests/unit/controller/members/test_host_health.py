@@ -140,6 +140,16 @@ class TestTheComparison:
     def test_what_is_amiss_at_a_host_is_told(self, changes: dict[str, Any], what: str) -> None:
         assert [(one.host, one.what) for one in found_in(record("h1", **changes))] == [("h1", what)]
 
+    def test_frames_that_were_refused_some_time_ago_are_no_finding(self) -> None:
+        before = {16: record("h1", refused={"1": 3, "12": 7}), 17: record("h2", refused={"1": 8})}
+        now = {16: record("h1", refused={"1": 3, "12": 9}), 17: before[17], 18: record("h3", refused={"12": 4})}
+        found = [(one.host, one.found) for one in findings(now, STATUS, None, before=before)]
+        assert found == [("h1", "not_ours: 2"), ("h3", "not_ours: 4")]
+
+    def test_an_agent_that_was_started_anew_counts_from_nothing(self) -> None:
+        before, now = {16: record("h1", refused={"12": 7})}, {16: record("h1", refused={"12": 2})}
+        assert [one.found for one in findings(now, STATUS, None, before=before)] == ["not_ours: 2"]
+
     def test_an_offset_within_what_is_not_known_is_none(self) -> None:
         assert not [one for one in found_in(record("h1", offset_us=60_000, uncertainty_us=11_000)) if one.what == "wall clock"]
 
