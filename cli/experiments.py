@@ -63,7 +63,7 @@ def make_console() -> Console:
     """A console that keeps a fixed width when its output goes to a file or a pipe."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=False)
     if not console.is_terminal:
         console.width = WIDTH
     return console

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -101,6 +103,8 @@ def main() -> None:
     """Baton stops congestion in a data-center Ethernet before it happens: no host sends into a contended
     link without permission, and the controller passes that permission round, a few milliseconds at a time.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
 
 
 if __name__ == "__main__":

@@ -15,6 +15,19 @@ FORMATS = (".png", ".svg", ".pdf")
 """What pictures can be written as."""
 
 
+class File(click.Path):
+    """The name of a file, which need not be there: click's own also takes an empty one, which stands for a directory."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; ends the command with an error where it is empty."""
+        if not os.fspath(value):
+            self.fail("it is empty; name a file", param, ctx)
+        return Path(str(super().convert(value, param, ctx)))
+
+
 class Picture(click.Path):
     """The file of a picture, of a format that can be drawn: told before anything is measured."""
 
@@ -29,6 +42,7 @@ class Picture(click.Path):
         return path
 
 
+FILE = File()
 PICTURE = Picture()
 SEED = click.IntRange(0, 2**32 - 1)
 """What Python's hashes (in virtual time), numpy and ns-3 all take."""

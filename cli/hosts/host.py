@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import open_store, store_options
+from cli.values import FILE
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from protocol.bodies.text import packed_text
 from protocol.key import KeyFileError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 KEY = Path("/etc/baton/key")
 KEY_OPTION = click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), default=KEY, show_default=True,
+    "--key", type=FILE, default=KEY, show_default=True,
     help="The controllers' key file, made by `baton key generate`.",
 )  # fmt: skip
 
@@ -105,14 +106,14 @@ def revoke(name: str, but_newest: bool, key: Path, run_dir: Path, store: str | N
     def end(enrolments: Enrolments) -> None:
         nonlocal count
         count = enrolments.revoke(name, int(time.time()), but_newest=but_newest)
+        if not count:
+            raise KeyFileError(f"{name}: has no {'older ' if but_newest else ''}key to revoke; see `baton host list`")
 
     _require_file(key)
     try:
         reached = change(key, end, f"the keys of {name} are revoked", run_dir, store)
     except KeyFileError as error:
         raise click.ClickException(str(error)) from None
-    if not count:
-        raise click.ClickException(f"{name}: has no {'older ' if but_newest else ''}key to revoke; see `baton host list`")
     click.echo(f"{name}: {count} {'key' if count == 1 else 'keys'} revoked")
     if not reached:
         click.echo("no store was reached: other controllers go on taking it until they learn it from the store, or this file")

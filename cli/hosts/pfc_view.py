@@ -22,7 +22,7 @@ def is_told(member: Mapping[str, Any]) -> bool:
 
 def show(settings: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> None:
     """Prints the settings, and a row for each class of each host with a counter above 0."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if settings is None:
         console.print("no coordinator answers: hosts keep obeying pauses by their last settings")
     else:

@@ -48,4 +48,4 @@ def _show(file: Path, rows: list[dict[str, object]]) -> None:
     )
     for row in rows:
         table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 160, markup=False).print(table)

@@ -188,7 +188,7 @@ def _show(rows: list[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = PIPED_WIDTH
     for kind in dict.fromkeys(row.kind for row in rows):

@@ -150,7 +150,7 @@ def show(hosts: list[dict[str, Any]], found: list[HostProblem]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     table = Table("node", "name", "kernel", "version", "gate", "key", "clock", "put back", title_justify="left")
     for host in hosts:
         offset, unsure = host["offset_us"], host["uncertainty_us"]

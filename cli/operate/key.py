@@ -11,7 +11,7 @@ import click
 
 from cli.hosts.host import next_directory, save_next
 from cli.reach import open_store, store_options
-from cli.values import Number
+from cli.values import FILE, Number
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from controller.processes.waiting import wait_until
 from protocol.key import Key, KeyFileError
@@ -31,7 +31,7 @@ def key() -> None:
 
 
 @key.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 def generate(file: Path) -> None:
     """Write a new random key to FILE (mode 0600); an existing file is never overwritten.
 
@@ -48,7 +48,7 @@ def generate(file: Path) -> None:
 
 
 @key.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("/etc/baton/key"))
+@click.argument("file", type=FILE, default=Path("/etc/baton/key"))
 @click.option(
     "--wait",
     type=Number(0, 86_400),

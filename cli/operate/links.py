@@ -58,7 +58,7 @@ def page_of(links: list[LinkRow], *, search: str, page: int, most: int = PAGE) -
 
 def show(found: Mapping[str, Any], console: Console | None = None, *, search: str = "", page: int = 1) -> None:
     """Prints a page of a table of at most 80 columns, and the links of the fabric file that the fabric lacks."""
-    console = console or Console(highlight=False, width=WIDTH)
+    console = console or Console(highlight=False, markup=False, width=WIDTH)
     links = rows(found)
     if not links:
         console.print("no link is known yet: the switches have not been learned")

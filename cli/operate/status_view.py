@@ -29,7 +29,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim
 
 def show(found: Mapping[str, Any], *, wide: bool = False, search: str = "", page: int = 1) -> None:
     """Prints a summary, then the members, then the newest events. `wide`: with all columns, whatever the terminal's width."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     for line in _summary(found):
         console.print(line)
     show_members(found["members"], wide=wide, search=search, page=page)
@@ -48,7 +48,7 @@ def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False
     """Prints a page of the members that match `search`, and says how to get the others; returns whether there are members."""
     if not members:
         return False
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     part = page_of(members, search=search, page=page)
     shown = {str(one.node): one.told for one in part.rows}
     says = title(part, "members", "" if wide else "; more with --wide")

@@ -112,6 +112,8 @@ def load(run_dir: Path) -> RunState:
         raise NothingUp(f"run_dir: {run_dir} is no directory; name another") from None
     except PermissionError:
         raise NothingUp(f"{path} can't be read: run this as root") from None
+    except OSError as error:
+        raise NothingUp(f"run_dir: {run_dir}: {error.strerror}; name another") from None
     except (ValueError, TypeError, KeyError) as error:
         remedy = f"send the supervisor SIGTERM if it still runs, then remove {run_dir}"
         raise Damaged(f"{path} is damaged ({error}): {remedy}") from None

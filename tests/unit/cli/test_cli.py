@@ -96,6 +96,10 @@ class TestCheck:
         code, table = run("check", str(path))
         assert code == 1 and "[red]x[/]" in table
 
+    def test_markup_in_its_name_is_shown_as_it_is(self) -> None:
+        code, table = run("check", "[/b]")
+        assert code == 1 and "[/b]: 1 to correct" in table
+
     def test_a_missing_file_is_no_traceback(self, tmp_path: Path) -> None:
         code, text = run("check", str(tmp_path / "none"))
         assert code == 1 and "can't be read" in text
@@ -112,6 +116,42 @@ class TestKey:
         code, text = run("key", "generate", str(path))
         assert code == 1 and "exists" in text
         assert path.read_text() == before
+
+
+class TestOddNames:
+    """Whatever a name on the command line is, the answer is a result or one line."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("host", "list", "--key", ""),
+            ("host", "enroll", "h1", "--key", ""),
+            ("host", "revoke", "h1", "--key", ""),
+            ("key", "generate", ""),
+            ("key", "rotate", ""),
+            ("check", ""),
+            ("status", "--run-dir", "x" * 256),
+            ("down", "--run-dir", "x" * 256),
+            ("free", "--run-dir", "x" * 256),
+        ],
+    )
+    def test_an_empty_or_a_long_one_is_one_line(self, words: tuple[str, ...]) -> None:
+        code, text = run(*words)
+        assert code != 0 and (text.count("\n") == 1 or words[0] == "check"), text
+
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [((b"key", b"generate", b"\xff"), 0), ((b"check", b"\xff"), 1), ((b"host", b"revoke", b"\xff", b"--key", b"key"), 1)],
+    )
+    def test_one_that_is_not_utf8_is_no_traceback(self, words: tuple[bytes, ...], code: int, tmp_path: Path) -> None:
+        (tmp_path / "key").write_text("0" * 64)
+        (tmp_path / "key").chmod(0o600)
+        environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "PYTHONIOENCODING": "utf-8"}
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", *words], cwd=tmp_path, env=environment, capture_output=True, check=False
+        )
+        assert (done.returncode, b"Traceback" in done.stderr) == (code, False), done.stderr
+        assert b"\\udcff" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("group", "says"), [("user", "has no user: `baton user add"), ("token", "has no token: `baton token")])
