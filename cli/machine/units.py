@@ -119,7 +119,7 @@ def _units(
             program,
             interface=interface,
             arguments=arguments,
-            writable=(key.parent, RUNNING.directory.parent, *places),
+            writable=(key.parent, RUNNING.directory.parent, *map(Path.resolve, places)),
             priorities="--priorities" in more,
             guests=_hears_guests(more),
         )
@@ -132,7 +132,7 @@ def _units(
             if loaded.coordinator is not None:
                 places.append(loaded.coordinator.key_file.parent)
                 netns = loaded.coordinator.netns is not None
-        writable = (config.parent, RUNNING.directory.parent, *places)
+        writable = (config.parent, RUNNING.directory.parent, *map(Path.resolve, places))  # systemd takes no path with ..
         yield unit_files.controller(program, config=config, writable=writable, netns=netns)
 
 

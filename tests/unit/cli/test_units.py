@@ -176,7 +176,7 @@ class TestTheCommand:
         config = tmp_path / "etc" / "baton.yaml"
         config.parent.mkdir()
         config.write_text(
-            f"run_dir: {tmp_path}/run\ncoordinator: {{interface: c0, attachment: 's1:5', key_file: {tmp_path}/keys/key}}\n"
+            f"run_dir: {tmp_path}/run\ncoordinator: {{interface: c0, attachment: 's1:5', key_file: ../keys/key}}\n"
         )
         words = ["install-units", "--role", "controller", "--config", str(config), "--directory", str(tmp_path / "units")]
         assert writable(words, tmp_path / "units" / "baton-controller.service") >= {
@@ -186,7 +186,7 @@ class TestTheCommand:
 
     def test_so_is_what_an_agents_arguments_name(self, tmp_path: Path) -> None:
         words = ["install-units", "--role", "agent", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
-        words += ["--", "--run-dir", f"{tmp_path}/agent", "--statistics", f"{tmp_path}/log/a.json"]
+        words += ["--", "--run-dir", f"{tmp_path}/agent", "--statistics", f"{tmp_path}/agent/../log/a.json"]
         found = writable(words, tmp_path / "baton-agent@e.service")
         assert found >= {"-/etc/baton", f"-{tmp_path}/agent", f"-{tmp_path}/log"}
         assert (tmp_path / "agent").is_dir()
