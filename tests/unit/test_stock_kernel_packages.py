@@ -27,7 +27,7 @@ while waiting:
             continue
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 found = packages_distributions()
-mine = {"agents", "ebpf", "emulation", "protocol", "tests"}
+mine = {"agents", "ebpf", "emulation", "protocol", "tests", "topology"}
 
 class OnlyGiven(MetaPathFinder):
     def find_spec(self, name, path, target=None):
