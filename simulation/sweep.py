@@ -13,7 +13,7 @@ from typing import Any
 
 from simulation.cases import Case
 from simulation.run import RunError, simulate
-from simulation.toolchain import code_digest, program
+from simulation.toolchain import ToolchainError, code_digest, program
 
 Result = dict[str, Any]
 Tell = Callable[[Case, float], None]
@@ -125,4 +125,15 @@ def _on_cluster(cases: Sequence[Case], scheduler: str) -> Iterator[tuple[Case, R
         futures = client.map(simulate, cases, pure=False)
         by_key = {future.key: case for future, case in zip(futures, cases, strict=True)}
         for future in distributed.as_completed(futures):
-            yield by_key[future.key], future.result()
+            try:
+                result: Result = future.result()
+            except (RunError, ToolchainError):
+                raise
+            except Exception as error:  # whatever the cluster says of a worker that is gone
+                raise ClusterError(f"a worker of {scheduler} failed ({error}); see its log, and run again") from None
+            if result["code"] != code_digest():
+                raise ClusterError(
+                    f"a worker of {scheduler} simulates by other code ({result['code']}, here {code_digest()}); "
+                    "install this Baton and this ns-3 there"
+                )
+            yield by_key[future.key], result

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -75,8 +76,10 @@ def why_missing() -> str:
 
 @cache
 def code_digest() -> str:
-    """A hash of all files of `DECIDING`: results of another hash are those of another simulator."""
+    """A hash of all files of `DECIDING` and of ns-3's version: results of another hash are those of another simulator."""
     found = hashlib.sha256()
+    with suppress(ToolchainError):  # results may be read where nothing can be simulated
+        found.update(find_ns3().prefix.encode())
     for path in sorted({path for pattern in DECIDING for path in ROOT.glob(pattern)}):
         found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return found.hexdigest()[:10]

@@ -230,10 +230,12 @@ def _fct(record: Record) -> Found:
         small = _smallest(runs["karuna"])
         means = {scheme: run["completion"]["all"]["mean_ms"] for scheme, run in runs.items()}
         tails = {scheme: run["completion"][small]["p95_ms"] for scheme, run in runs.items()}
+        ends = {scheme: run["completion"]["all"]["p95_ms"] for scheme, run in runs.items()}
         lost = {scheme: 100 * (run["deadlines"]["missed"] or 0.0) for scheme, run in runs.items()}
         rows += [
             Row(f"{name}: mean of all, ms", {}, means),
-            Row(f"{name}: p95 of flows of {small}, ms", {"karuna": "up to 47.8 % below pFabric's"}, tails),
+            Row(f"{name}: p95 of flows of {small}, ms", {}, tails),
+            Row(f"{name}: p95 of all without deadline, ms", {"karuna": "up to 47.8 % below pFabric's"}, ends),
             Row(f"{name}: deadlines missed, %", {"karuna": "below 5.8"}, lost),
         ]
         checks += [

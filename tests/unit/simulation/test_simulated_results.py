@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,7 +187,7 @@ class TestSweep:
         assert ended_early.is_set()
 
     def test_a_cluster_without_dask_says_how_to_install_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(__import__("sys").modules, "dask", None)
+        monkeypatch.setitem(sys.modules, "dask", None)
         with pytest.raises(ClusterError, match="pip install"):
             sweep([Case("karuna", "web_search", 0.8, 5)], tmp_path, lambda _, done: None, jobs=1, scheduler="tcp://127.0.0.1:1")
 
@@ -212,3 +216,51 @@ class TestFormulas:
 
     def test_a_percentile_of_time_counts_how_long_each_value_lasted(self) -> None:
         assert [time_percentile({1.0: 98, 2.0: 1, 3.0: 1}, percent) for percent in (50, 99, 100)] == [1.0, 2.0, 3.0]
+
+
+class TestCluster:
+    """Workers elsewhere, whose Baton may be another one."""
+
+    @pytest.fixture
+    def answers(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        """What a cluster's workers answer, one after the other: a result, or what they raise."""
+        said: list[Any] = []
+
+        class Answer:
+            def __init__(self, key: int) -> None:
+                self.key = key
+
+            def result(self) -> Any:  # noqa: ANN401 -- as Dask's
+                if isinstance(said[self.key], Exception):
+                    raise said[self.key]
+                return said[self.key]
+
+        class Client(nullcontext[None]):
+            def __init__(self, *_: object, **__: object) -> None:
+                super().__init__()
+
+            def map(self, _: object, cases: Sequence[Case], **__: object) -> list[Answer]:
+                return [Answer(number) for number in range(len(cases))]
+
+        distributed = SimpleNamespace(Client=Client, as_completed=iter)
+        monkeypatch.setitem(sys.modules, "dask", SimpleNamespace(distributed=distributed))
+        return said
+
+    def swept(self, folder: Path) -> list[Any]:
+        cases = [Case("karuna", "web_search", 0.8, 5)]
+        return sweep(cases, folder, lambda _, done: None, jobs=1, scheduler="tcp://far:8786")
+
+    def test_a_result_of_the_same_code_is_kept(self, answers: list[Any], tmp_path: Path) -> None:
+        answers.append(result("karuna", 0.1, 5))
+        assert self.swept(tmp_path)[0]["deadlines"]["missed"] == 0.1 and list(tmp_path.iterdir())
+
+    def test_a_worker_of_other_code_is_named_and_its_result_not_kept(self, answers: list[Any], tmp_path: Path) -> None:
+        answers.append({**result("karuna", 0.1, 5), "code": "another"})
+        with pytest.raises(ClusterError, match=r"tcp://far:8786 simulates by other code \(another, .*install this Baton"):
+            self.swept(tmp_path)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_worker_that_is_gone_is_told_in_one_line(self, answers: list[Any], tmp_path: Path) -> None:
+        answers.append(KeyError("KilledWorker"))
+        with pytest.raises(ClusterError, match="KilledWorker"):
+            self.swept(tmp_path)
