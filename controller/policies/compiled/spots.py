@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Hashable
+from itertools import count
 
 from controller.policies.base import Network
 from controller.policies.compiled.library import at
@@ -22,6 +23,8 @@ class Spots(Places):
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
         super().__init__(library, prefix, core)
         self._spot, self._route = getattr(library, f"{prefix}_spot"), getattr(library, f"{prefix}_route")
+        self._numbers = count()
+        """Of switches; none is given twice, for the core may have places at those that were forgotten here."""
         self._forget()
 
     def _forget(self) -> None:
@@ -48,6 +51,12 @@ class Spots(Places):
                 middle = links[1:-1]
                 self._route(self._core, *route, len(middle), at(middle))
 
+    def left(self, node: int) -> None:
+        """Forgets where a node is that left, as the core does: it may come back elsewhere."""
+        self._switch_of.pop(node, None)
+        if node == self._root:
+            self._forget()
+
     def _known(self, node: int, other: int) -> bool:
         """Whether the core knows where a node is; it is told if need be."""
         if node in self._switch_of:
@@ -62,7 +71,9 @@ class Spots(Places):
             rate_bps = min(MOST_BPS, network.node_rate_bps(node))
         except KeyError:
             return False
-        switch = self._switches.setdefault(() if node == root else out[1:-1], len(self._switches))
+        way = () if node == root else out[1:-1]
+        if (switch := self._switches.get(way)) is None:
+            switch = self._switches[way] = next(self._numbers)
         self._switch_of[node] = switch
         self._spot(self._core, node, switch, self.link(out[0]), self.link(back[-1]), rate_bps)
         return True

@@ -44,7 +44,7 @@ class CompiledSteps(Slotted):
         core = library.steps_new(self.step_ns, self.terms.headroom_ppm, burst_bytes, FRAME_BYTES, at_once, counted)
         super().__init__(library, "steps", core)
         self._met = None
-        self._places = Spots(library, "steps", core)
+        self._places = self._spots = Spots(library, "steps", core)
 
     def _after_recharge(self) -> None:
         left = True
@@ -65,6 +65,11 @@ class CompiledSteps(Slotted):
             for node, destination in zip(*self._places.pairs(), strict=True):
                 self._met.backlogs([node], [0, 1], [destination])
         super().set_regulated(pairs, now_ns=now_ns)
+
+    def left(self, node: int, *, now_ns: int) -> None:
+        """Forgets a node, all that was granted to it or towards it, and where it is."""
+        super().left(node, now_ns=now_ns)
+        self._spots.left(node)
 
     def take_sizes(self, now_ns: int, count: int, nodes: Array, offsets: Array, destinations: Array, sizes: Array) -> None:
         if not self.counted:

@@ -338,6 +338,8 @@ void steps_left(struct steps *core, int64_t now, uint32_t id)
 	purge_queue(core);
 	purge(core, &core->loose);
 	roster->members[node].delay = -1;
+	if (node < core->spot_room)
+		core->spots[node].switched = NONE; /* it may come back elsewhere */
 	GROW(core->carries, core->carry_room, node + 1);
 	core->carries[node] = 0;
 }
