@@ -102,6 +102,8 @@ class Granting(Part):
         """Puts a policy that was made of these settings in force."""
         self.settings = settings
         self.policy = policy
+        self._weighted: set[tuple[int, int | None]] = set()
+        """The pairs of nodes to which the policy was given weights of the settings."""
         self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
         self._directing.grace_ns = grace_ns = min(settings.grace_ns, settings.slice_ns // GRACE_PART)
         if self._exchange is not None:
@@ -316,9 +318,16 @@ class Granting(Part):
             return
         nodes = {name: node for node, name in network.hosts.items()}
         self.policy.set_hosts(nodes)
-        for weight in self.settings.weights:
-            if weight.source in nodes and (not weight.destination or weight.destination in nodes):
-                self.policy.set_weight(nodes[weight.source], nodes.get(weight.destination), weight.weight)
+        weights = {
+            (nodes[weight.source], nodes.get(weight.destination)): weight.weight
+            for weight in self.settings.weights
+            if weight.source in nodes and (not weight.destination or weight.destination in nodes)
+        }
+        for pair in self._weighted - weights.keys():  # a node is another host by now
+            self.policy.set_weight(*pair, 1.0)
+        for pair, given in weights.items():
+            self.policy.set_weight(*pair, given)
+        self._weighted = set(weights)
 
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
         """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`.

@@ -248,3 +248,28 @@ def test_after_conclusions_that_took_long_the_next_ones_wait_also_at_sweeps(monk
     drawn.clear()
     world.control.update(world.now_ns)
     assert drawn == [world.now_ns], "what an operator says is not put off"
+
+
+def test_a_weight_goes_by_the_host_and_not_by_the_node_id_that_it_had() -> None:
+    world = World("timeslice", mode="always")
+    world.control.documents["policy"]({"weights": [["h1", "", 8.0]]}, world.now_ns)
+    world.go()
+
+    def join(machine: int, name: str) -> int:
+        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
+        world.parts.joined(member.node)
+        world.go()
+        return member.node
+
+    first, receiver = join(1, "h1"), join(2, "h2")
+    world.members.leave(first)
+    world.parts.left(first, world.now_ns)
+    world.go()
+    moved, other = join(1, "h5"), join(3, "h1")
+    assert moved == first
+    for node in (moved, other):
+        told = Backlog(1, 0, 1, ((receiver, 10**6, 0),))
+        world.granting.on_backlog(world.members.get(node), told, world.now_ns)  # type: ignore[arg-type]
+    slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
+    longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (moved, other)}
+    assert longest[other] == 8 * longest[moved]
