@@ -224,7 +224,7 @@ def test_an_agent_does_without_where_it_cannot_be_built(
     def fail() -> None:
         raise BuildError("clang is missing: install the package clang")
 
-    monkeypatch.setattr(reflex, "library", fail)
+    monkeypatch.setattr(reflex, "LIBRARY", SimpleNamespace(loaded=fail))
     agent = SimpleNamespace(rules=wire.agent.rules, keeper=wire.keeper, link=wire.host.link)
     weeks, conditions = SimpleNamespace(next_steps=tuple), SimpleNamespace(has_conditions=bool)
     assert run._reflex(agent, wire.host, weeks, conditions) is None  # type: ignore[arg-type]  # what it uses of each
