@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -66,13 +66,21 @@ def run(config: AgentConfig) -> int:
     What an earlier agent left at the interface is put back first: whatever else is wrong, no gate stays shut.
     """
     before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGHUP)}
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)  # what was set up is being undone
+        raise Stopped
+
     for number in ENDING:
-        signal.signal(number, _stop_setting_up)
+        signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the keys are read below
     try:
         with suppress(OSError, InterfaceInUse):  # told below, in its order
             put_back_leftovers(socket.if_nametoindex(config.interface), config.run_dir)
-        return _run(config)
+        return _run(config, asked)
     except Stopped:
         return 0
     finally:
@@ -80,13 +88,8 @@ def run(config: AgentConfig) -> int:
             signal.signal(number, handler)
 
 
-def _stop_setting_up(number: int, _: object) -> None:
-    for each in ENDING:
-        signal.signal(each, signal.SIG_IGN)  # what was set up is being undone
-    raise Stopped(signal.Signals(number).name)
-
-
-def _run(config: AgentConfig) -> int:
+def _run(config: AgentConfig, asked: Sequence[int]) -> int:
+    """`asked`: the signals that asked it to end meanwhile."""
     try:
         secret = host_file.load(config.key_file)
         if config.name not in ("", secret.name):
@@ -155,6 +158,8 @@ def _run(config: AgentConfig) -> int:
             log.warning("%s", refused)
         if refused := capabilities.drop():
             log.warning("%s", refused)
+        if asked:  # amid a call of a library, which lets no exception through
+            raise Stopped
         agent.run(reflex, slots)
     except InterfaceGone as error:
         print(f"baton agent: {error}", file=sys.stderr)
