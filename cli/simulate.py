@@ -36,9 +36,10 @@ COLUMNS = (
 @click.command(short_help="flows on spine-leaf fabrics in ns-3: DCTCP, PIAS, pFabric, Karuna")
 @click.option("--scheme", "schemes", type=click.Choice(SCHEMES), multiple=True, help="Repeat for several.  [default: all]")
 @click.option("--workload", "workloads", multiple=True, default=(WORKLOAD,), show_default=True, help="In emulation/cdfs.")
-@click.option("--load", "loads", type=LOAD, multiple=True, default=(0.8,), show_default=True, help="Of hosts' links.")
+@click.option("--load", "loads", type=LOAD, multiple=True, default=(0.8,), show_default=True, help="Of links, in frames.")
 @click.option("--seed", "seeds", type=SEED, multiple=True, default=(1,), show_default=True)
 @click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1_000, show_default=True, help="Of each run.")
+@click.option("--margin", type=Number(0, 0.49), default=0.1, show_default=True, help="Part of --flows uncounted at each end.")
 @click.option("--fabric", "fabric_name", type=click.Choice(FABRICS), default="small", show_default=True, help="8 to 144 hosts.")
 @click.option("--leaves", type=click.IntRange(1, MOST_NODES), help="Instead of the fabric's.")
 @click.option("--spines", type=click.IntRange(0, MOST_NODES), help="Instead of the fabric's.")
@@ -137,7 +138,7 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         cdfs.load(workload)
     return grid(
         options["schemes"] or SCHEMES, options["workloads"], options["loads"], options["seeds"],
-        flows=options["flows"], fabric=fabric, mixture=mixture,
+        flows=options["flows"], margin=options["margin"], fabric=fabric, mixture=mixture,
         settings=Settings(
             spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"],
             admit=options["admit"] or 0.0, ack_segments=options["ack_segments"],

@@ -24,6 +24,8 @@ from simulation.schemes import SCHEMES, Settings, case_text, program_settings, t
 class Case:
     """One scheme under one list of flows. Cases that differ in scheme or settings alone have the same flows.
 
+    `margin`: the part of the flows, first at the beginning and then at the end, that load the fabric and are not counted.
+
     Raises:
         ValueError: a value is out of its range; names it.
     """
@@ -36,12 +38,15 @@ class Case:
     fabric: SpineLeaf = field(default_factory=SpineLeaf)
     mixture: Mixture = field(default_factory=Mixture)
     settings: Settings = field(default_factory=Settings)
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise ValueError(f"scheme {self.scheme!r} is unknown; choose one of {', '.join(SCHEMES)}")
         if not 0 < self.load < 1:
             raise ValueError(f"load is {self.load}; give a share of the hosts' links, above 0 and below 1")
+        if not 0 <= self.margin < 0.5:
+            raise ValueError(f"margin is {self.margin}; give a part of the flows, 0 or more and below 0.5")
 
     @property
     def key(self) -> str:
@@ -64,6 +69,12 @@ class Case:
         """The positions of the flows whose deadlines are refused."""
         share = self.settings.admit
         return refused(flows, self.fabric.host_bps, share) if share else frozenset()
+
+    @property
+    def counted(self) -> slice:
+        """The positions of the flows that count: all that start between the margins."""
+        margin = int(self.margin * self.flows)
+        return slice(margin, self.flows - margin)
 
     def described(self) -> dict[str, Any]:
         """The case for a result's file."""

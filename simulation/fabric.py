@@ -11,6 +11,11 @@ FRAME = SEGMENT + HEADERS
 _BITS = 8_000_000_000
 
 
+def frames_bytes(size_bytes: int) -> int:
+    """The bytes of a flow's frames, headers included."""
+    return size_bytes + -(-size_bytes // SEGMENT) * HEADERS
+
+
 @dataclass(frozen=True, slots=True)
 class SpineLeaf:
     """A fabric: `leaves` switches with `hosts_per_leaf` hosts each, every leaf linked to every spine.

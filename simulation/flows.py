@@ -1,7 +1,9 @@
 """Flows between all hosts of a fabric: Poisson arrivals, sizes of a published workload, types and deadlines. Pure.
 
-The load is the payload's share of the hosts' links, on average: bytes * 8 = load * host rate * hosts * length. As in
-emulation/traffic/flow_schedule.py the length is chosen so that this holds exactly, and the starts are uniform within it.
+The load is the share that the flows' frames have of the hosts' links, on average, each sent once: their bytes * 8 = load * host
+rate * hosts * length. pFabric's own scripts count so, with frames of 1,500 bytes for 1,460 (arrivals each second: rate * load /
+(mean size * 8 / 1460 * 1500)). As in emulation/traffic/flow_schedule.py the length is chosen so that this holds exactly, and
+the starts are uniform within it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.priorities.flow_sizes import FlowSizes
-from simulation.fabric import SpineLeaf
+from simulation.fabric import SpineLeaf, frames_bytes
 
 _CRUMB = 1e-6
 """The part of a share that rounding may leave when all is reserved."""
@@ -95,7 +97,7 @@ def poisson(sizes: FlowSizes, fabric: SpineLeaf, *, load: float, count: int, mix
         raise ValueError(f"count is {count}; give 1 flow at least")
     dice = np.random.default_rng(seed)
     drawn = np.maximum(1, np.round(sizes.quantile(dice.random(count)))).astype(np.int64)
-    length_ns = int(drawn.sum()) * 8e9 / (load * fabric.host_bps * fabric.hosts)
+    length_ns = sum(frames_bytes(int(size)) for size in drawn) * 8e9 / (load * fabric.host_bps * fabric.hosts)
     starts = np.sort(dice.random(count)) * length_ns
     sources = dice.integers(fabric.hosts, size=count)
     targets = (sources + dice.integers(1, fabric.hosts, size=count)) % fabric.hosts

@@ -94,5 +94,5 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
         "drops": close["drops"],
         "marks": close["marks"],
         "refused": len(case.refused(flows)),
-        **summary(ended(flows, lines, case.fabric)),
+        **summary(ended(flows, lines, case.fabric)[case.counted]),
     }

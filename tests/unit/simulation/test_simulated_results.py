@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from emulation import cdfs
 from simulation import sweep as sweep_module
 from simulation import toolchain
 from simulation.cases import Case
@@ -60,6 +62,15 @@ class TestResults:
         assert found["flows"] == 3
         assert (found["missed"], found["given_up"]) == pytest.approx((2 / 3, 1 / 3), abs=1e-4)
         assert found["bytes"] == pytest.approx(3_000 / 20_053_000, abs=1e-4)
+
+    def test_flows_within_the_margins_are_sent_and_not_counted(self) -> None:
+        case = Case("dctcp", "web_search", 0.5, 100, margin=0.1)
+        assert (case.counted.start, case.counted.stop) == (10, 90)
+        assert Case("dctcp", "web_search", 0.5, 3, margin=0.3).counted == slice(0, 3), "a margin of less than a flow is none"
+        assert case.scheduled(cdfs.load("web_search")) == replace(case, margin=0.0).scheduled(cdfs.load("web_search"))
+        assert case.key != replace(case, margin=0.0).key
+        with pytest.raises(ValueError, match="margin"):
+            Case("dctcp", "web_search", 0.5, 100, margin=0.5)
 
     def test_deadlines_are_told_by_size(self) -> None:
         found = summary(ended(FLOWS, LINES, FABRIC))["deadlines"]["by_size"]

@@ -147,6 +147,11 @@ class TestMany:
         again = simulate(case)
         assert again["by_type"] == found["by_type"]  # the same in each run
 
+    def test_flows_within_the_margins_do_not_count(self) -> None:
+        mixture = Mixture(shares=(0.3, 0.3, 0.4))
+        found = simulate(Case("dctcp", "facebook_hadoop", 0.6, 100, fabric=SMALL, mixture=mixture, margin=0.2))
+        assert found["without_deadline"]["all"]["flows"] + found["deadlines"]["flows"] == 60
+
     def test_a_wrong_line_is_named(self) -> None:
         with pytest.raises(RunError, match="line 2: key colour"):
             lines_of("fabric_run", "scheme dctcp\ncolour 1\n")
