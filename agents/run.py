@@ -27,6 +27,7 @@ from agents.kernel import capabilities
 from agents.kernel.features import GateUnavailable
 from agents.kernel.probe import ProbeRefused, probed_gate
 from agents.kernel.snapshot import ForeignQdisc, InterfaceGone, InterfaceInUse
+from agents.loop.pulse import Pulse
 from agents.membership.keys import Keys, of_host
 from agents.permission.counters import Counters
 from agents.priorities.priorities import Priorities
@@ -140,6 +141,7 @@ def _run(config: AgentConfig, asked: Sequence[int]) -> int:
         reflex = _reflex(agent, host, weeks, conditions)
         slots = _slots(agent, host, reflex)
         agent.throttle.watch(busy=_busy(reflex, weeks), next_instant_ns=weeks.next_due_ns)
+        agent.add(Pulse(guardian.beat))
         if config.priorities and (priorities := _priorities(agent)) is not None:
             agent.add(priorities)
             if config.guests is not None and (guests := _guests(agent, priorities, addresses)) is not None:

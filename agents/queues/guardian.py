@@ -1,11 +1,14 @@
-"""Who puts an interface back if its agent is killed: a process that only waits for the agent's end. An edge: processes.
+"""Who puts an interface back if its agent is killed or stands still: a process that only waits. An edge: processes.
 
     guardian = Guardian("eth0", run_dir)      # while the agent has the interface
+    guardian.beat()                           # once a second, as long as the agent's loop turns
     guardian.dismiss()                        # the agent has put it back by itself
 
-A gate that stays shut keeps the host's large flows from the members behind it, and a killed agent can open none. The guardian
-waits at the end of a pipe, as a shell of 1 MB, and becomes this module when the agent is gone without having dismissed it. It
-has the rights that netlink needs and no others. The next start of an agent does the same, whoever was killed.
+A gate that stays shut keeps the host's large flows from the members behind it, and an agent that was killed, or hangs, opens
+none. The guardian waits at the end of a pipe, as a shell of 3 MB. It becomes this module when the agent is gone without having
+dismissed it. An agent that has begun to beat and then does not for `STILL_S` is killed first: whoever watches it, as systemd
+does, starts another. The guardian has the rights that netlink needs and no others. The next start of an agent puts back, too,
+whoever was killed.
 """
 
 from __future__ import annotations
@@ -25,7 +28,27 @@ log = logging.getLogger("baton.host")
 ROOT = Path(__file__).parents[2]
 RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--no-new-privs")
 """Of util-linux."""
-WAIT = ("sh", "-c", 'trap "" TERM INT HUP; read -r dismissed && exit; exec "$@"', "baton-guardian")
+STILL_S = 10
+"""A host that is short of processors may keep an agent waiting for a second or two."""
+WAIT = """
+trap '' TERM INT HUP
+agent=$1 patience= && shift
+while :; do
+    read -r $patience said
+    why=$?
+    [ $why = 0 ] || break
+    [ "$said" = dismissed ] && exit
+    patience='-t STILL_S'
+done
+if [ $why -gt 128 ]; then
+    echo "the agent has stood still for STILL_S s: it is killed, and its interface put back" >&2
+    kill -KILL "$agent"
+    while read -r said; do :; done
+fi
+exec "$@"
+""".replace("STILL_S", str(STILL_S))
+"""Of bash: `read` fails with a status above 128 when its time is over, and with 1 at the end of the pipe."""
+BEAT, DISMISSED = b"beat\n", b"dismissed\n"
 ENDS_S = 5.0
 
 
@@ -38,16 +61,32 @@ class Guardian:
         try:
             index = socket.if_nametoindex(interface)
             program = (sys.executable, "-m", "agents.queues.guardian", str(index), str(run_dir.absolute()))
-            self._process = subprocess.Popen([*RIGHTS, *WAIT, *program], stdin=subprocess.PIPE, cwd=ROOT)
+            waiting = ("bash", "-c", WAIT, "baton-guardian", str(os.getpid()))
+            self._process = subprocess.Popen([*RIGHTS, *waiting, *program], stdin=subprocess.PIPE, cwd=ROOT)
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)
         except OSError as error:
             log.warning("%s: if this agent is killed, its gates stay shut until it is started again: %s", interface, error)
+
+    def beat(self) -> None:
+        """Tells it that the agent's loop turns. That it is gone is logged, once."""
+        if self._process is None or self._process.stdin is None:
+            return
+        try:
+            os.write(self._process.stdin.fileno(), BEAT)
+        except BlockingIOError:  # it is not scheduled, and has much to read
+            return
+        except OSError:
+            log.warning("the guardian has ended: if this agent is killed, its gates stay shut until it is started again")
+            self._process.wait()
+            self._process = None
 
     def dismiss(self) -> None:
         """Ends it: there is nothing left to be put back."""
         if self._process is None or self._process.stdin is None:
             return
         try:
-            os.write(self._process.stdin.fileno(), b"dismissed\n")
+            os.write(self._process.stdin.fileno(), DISMISSED)
             self._process.stdin.close()
             self._process.wait(ENDS_S)
         except (OSError, subprocess.TimeoutExpired) as error:  # it was killed, or is not scheduled: it finds nothing to do

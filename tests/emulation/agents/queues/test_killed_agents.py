@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.queues.guardian import STILL_S
 from protocol.key import Key
 from protocol.keys import host_file
 from protocol.keys.hosts import Master
@@ -82,6 +83,25 @@ def test_a_killed_agents_interface_is_put_back_at_once_though_no_other_starts(ag
     agent.kill()
     until(lambda: agents.ends.found() == found, "the interface is as it was")
     until(lambda: not list(agents.run_dir.iterdir()), "no record is left")
+
+
+def test_an_agent_that_stands_still_is_killed_and_its_interface_put_back(agents: Agents) -> None:
+    found = agents.ends.found()
+    agent = agents.start()
+    until(agents.has_begun, "it begins")
+    time.sleep(2.5)  # it beats
+    agent.send_signal(signal.SIGSTOP)
+    assert agents.ends.found() != found
+    until(lambda: agents.ends.found() == found, "the interface is as it was", STILL_S + 10)
+    assert agent.wait(5) == -signal.SIGKILL and "stood still" in agents.log.read_text()
+
+
+def test_an_agent_lives_on_without_its_guardian_and_says_so(agents: Agents) -> None:
+    agent = agents.start()
+    until(agents.has_begun, "it begins")
+    os.kill(guardian_of(agent), signal.SIGKILL)
+    until(lambda: "the guardian has ended" in agents.log.read_text(), "it says so")
+    assert agent.poll() is None
 
 
 def test_the_guardian_holds_little_and_ends_with_its_agent(agents: Agents) -> None:
