@@ -32,6 +32,7 @@ from controller.openflow.publication.store_client import StoreClient
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
 from controller.openflow.tables.forwarding import LEARN, Forwarding
+from controller.processes.pulse import Pulse
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from protocol.timers import Mishaps
@@ -113,7 +114,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         gc.freeze()
         gc.set_threshold(*GARBAGE)
         self.store.look()
-        for loop in (self._converge, self._keep_time, self._poll):
+        for loop in (self._converge, self._keep_time, self._poll, self._beat):
             self.threads.append(hub.spawn(loop))
         for publication in (self.description.run, self.store.run, self.store.listen):
             self.threads.append(hub.spawn(publication, lambda: self.is_active))
@@ -325,6 +326,13 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
             attachment = self.store.attachment
             self.description.describe(view, "" if attachment is None else attachment.fault(view))
         self._stirred.set()
+
+    def _beat(self) -> None:
+        """Tells the supervisor that green threads take turns."""
+        pulse = Pulse()
+        while self.is_active:
+            pulse.beat(time.monotonic_ns())
+            hub.sleep(1)
 
     def _keep_time(self) -> None:
         """Tells the core the time, and probes ports that have come up, as long as time alone can change anything."""

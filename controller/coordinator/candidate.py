@@ -10,6 +10,7 @@ import logging
 import os
 import select
 import time
+from collections.abc import Callable
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
@@ -73,8 +74,10 @@ class Candidate:
         bridge: CachedLines,
         leadership: Leadership,
         shared: Key | None = None,
+        beat: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`key`: the master key, or two of them while it is changed; `shared`: what hosts and controllers of version 2 have."""
+        """`key`: the master key, or two of them while it is changed; `shared`: what hosts and controllers of version 2 have;
+        `beat` is called in each turn of `stand_by`, with the time (ns)."""
         self.settings = settings
         self.link = link
         self.bridge = bridge
@@ -87,6 +90,7 @@ class Candidate:
         self._keys = KeyFiles(settings.key_file, ring)
         self._unspoken = Unspoken("this controller", "the agent or controller")
         self._refusals = Seldom()
+        self._beat = beat
         self._stopping = False
 
     def stop(self, *_: object) -> None:
@@ -98,6 +102,7 @@ class Candidate:
         announced_ns = 0
         while not self._stopping:
             now = time.monotonic_ns()
+            self._beat(now)
             self.leadership.turn(now)
             if now - announced_ns >= ANNOUNCE_NS:
                 announced_ns = now

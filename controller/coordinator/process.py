@@ -22,6 +22,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.processes.confine import KEPT, LINK
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
+from controller.processes.pulse import Pulse
 from protocol.realtime import become_realtime, hold_garbage
 from protocol.units import SECOND_NS
 
@@ -121,7 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
             log.warning("%s", SHARED_KEY)
         given = [int(number) for number in os.environ.get(LINK, "").split()]
         link = ControlSocket(settings.interface, deferred=DEFERRED, priority_tag=settings.control_priority_tag, given=given)
-        candidate = Candidate(settings, keys, link, bridge, leadership, shared)
+        pulse = Pulse()
+        candidate = Candidate(settings, keys, link, bridge, leadership, shared, pulse.beat)
         if refused := become_realtime(settings.realtime_priority):
             log.warning("%s", refused)
         if missing := LIBRARY.why_missing():
@@ -135,6 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
             log.info("leading: epoch %d, policy %s, on %s", leadership.epoch, settings.policy, settings.interface)
             bridge.write({"leads": leadership.epoch})
             coordinator.take(bridge.latest(), time.monotonic_ns())
+            coordinator.timers.every(time.monotonic_ns(), SECOND_NS, pulse.beat)
             coordinator.run()
             leadership.end_term(bridge)
     finally:

@@ -1,6 +1,7 @@
-"""Starts child processes, and starts them again when they end. An edge: processes.
+"""Starts child processes, and starts them again when they end or stand still. An edge: processes.
 
-Only a child's end wakes this module up: a pidfd reports it within a millisecond.
+A child's end wakes this module up: a pidfd reports it within a millisecond. One whose loop stands still is killed, if it tells
+of its turns (controller/processes/pulse.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Protocol
 
 from controller.processes.identity import Identity, identify, with_owner
 from controller.processes.private_file import private
+from controller.processes.pulse import LOOK_NS, PULSE, STILL_NS, Listener, pipe
 from protocol.units import SECOND_NS
 
 log = logging.getLogger("baton.supervisor")
@@ -61,6 +63,8 @@ class Service:
     identity: Identity | None = None
     _pidfd: int = -1
     _started_ns: int = 0
+    _listener: Listener | None = None
+    _stood_still: bool = False
     _backoff: Backoff = field(default_factory=Backoff)
 
     def start(self) -> None:
@@ -79,25 +83,45 @@ class Service:
 
     def _spawn(self) -> int:
         """Returns the process' id. Raises OSError: nothing runs."""
-        with private(self.log_file, os.O_APPEND) as output:
-            process = subprocess.Popen(
-                with_owner(self.command),
-                env={**os.environ, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                umask=0o077,
-                cwd="/",  # Python looks for modules where it starts
-                process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
-            )
-        try:
+        with private(self.log_file, os.O_APPEND) as output, contextlib.ExitStack() as undo:
+            heard, told = pipe()
+            self._listener = Listener(heard)
+            undo.callback(self._deafen)
+            with os.fdopen(told, "wb"):
+                process = subprocess.Popen(
+                    with_owner(self.command),
+                    env={**os.environ, **self.environment, PULSE: str(told)},
+                    pass_fds=[told],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    umask=0o077,
+                    cwd="/",  # Python looks for modules where it starts
+                    process_group=0,  # an interrupt from the terminal is for the supervisor, which ends them in order
+                )
+            undo.callback(process.wait)
+            undo.callback(process.kill)
             self._pidfd = os.pidfd_open(process.pid)
-        except OSError:
-            process.kill()
-            process.wait()
-            raise
+            undo.pop_all()
         self.process, self.identity = process, identify(process.pid)
         return process.pid
+
+    def look(self, now_ns: int) -> None:
+        """Kills the process if its loop stands still."""
+        if self.process is not None and self._listener is not None and self._listener.stands_still(now_ns):
+            self._stood_still = True
+            self.process.kill()
+
+    def _forget(self) -> None:
+        """Gives back what belonged to the process that has ended."""
+        os.close(self._pidfd)
+        self._deafen()
+        self.process = self.identity = None
+
+    def _deafen(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
     def trim_log(self) -> None:
         """Keeps the last `LOG_BYTES` of its log beside it and begins the log anew, once it is that long. The process writes on
@@ -124,10 +148,11 @@ class Service:
         """Waits for the process to end, then notes how it ended and when to start it again."""
         assert self.process is not None
         code = self.process.wait()
-        os.close(self._pidfd)
-        self.process = self.identity = None
+        still, self._stood_still = self._stood_still, False
+        self._forget()
         words = f": {last}" if (last := self.last_words()) else ""
-        self._again((f"killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}") + words)
+        how = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        self._again((f"stood still for {STILL_NS // SECOND_NS} s, and was {how}" if still else how) + words)
 
     def _again(self, exit_: str) -> None:
         """Notes how it ended, and when to start it again."""
@@ -147,8 +172,7 @@ class Service:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-            os.close(self._pidfd)
-            self.process = self.identity = None
+            self._forget()
         self.start_at_ns = None
 
     def last_words(self) -> str:
@@ -186,6 +210,7 @@ class Services:
 
     def __init__(self) -> None:
         self._services: dict[str, Service] = {}
+        self._looked_ns = 0
 
     def __contains__(self, name: str) -> bool:
         return name in self._services
@@ -213,12 +238,13 @@ class Services:
             service.stop()
 
     def turn(self, patience_s: float, *wakers: Readable) -> tuple[list[Service], bool]:
-        """Waits until a child ends, a waker is readable, a start is due or `patience_s` is over; then starts what is due, and
-        trims the logs.
+        """Waits until a child ends, a waker is readable, a start is due or `patience_s` is over, which lasts 4 s at most;
+        then starts what is due, kills what stands still, and trims the logs.
 
         Returns the services that ended, and whether anything was started or ended.
         """
         now = time.monotonic_ns()
+        patience_s = min(patience_s, LOOK_NS / SECOND_NS)
         due = [service.start_at_ns for service in self if service.start_at_ns is not None]
         if due:
             patience_s = max(0.0, min(patience_s, (min(due) - now) / SECOND_NS))
@@ -230,6 +256,10 @@ class Services:
         for service in running:
             service.trim_log()
         now = time.monotonic_ns()
+        if now - self._looked_ns >= LOOK_NS // 2:
+            self._looked_ns = now
+            for service in running:
+                service.look(now)
         started = [service for service in self if service.start_at_ns is not None and service.start_at_ns <= now]
         for service in started:
             service.start()

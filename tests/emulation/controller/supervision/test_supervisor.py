@@ -17,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from controller.processes.identity import Identity, end, identify
+from controller.processes.pulse import LOOK_NS, STILL_NS
 from controller.processes.services import Service, Services
 from controller.store.store import Store, StoreUnavailable
 from controller.supervision import runstate
+from controller.supervision.children import COORDINATOR, OPENFLOW
 from protocol.auth import Key
+from protocol.units import SECOND_NS
 from tests import needs
 from tests.emulation.operating import baton, free_port, listening, wait_for
 
@@ -302,6 +305,15 @@ class TestRestart:
         assert after is not None and after["epoch"] > status["epoch"]
         assert took_s < 3.0
 
+
+    @pytest.mark.parametrize("name", [COORDINATOR, OPENFLOW])
+    def test_one_whose_loop_stands_still_is_killed_and_started_again(self, coordinated: Site, name: str) -> None:
+        site, pid = coordinated, coordinated.pid(name)
+        time.sleep(2.5)  # it beats
+        os.kill(pid, signal.SIGSTOP)
+        patience_s = (STILL_NS + 3 * LOOK_NS) / SECOND_NS
+        wait_for(lambda: site.pid(name) not in (0, pid), patience_s)
+        wait_for(lambda: site.heard("restart", f"{name} stood still for 20 s, and was killed"))
 
     def test_an_openflow_application_that_cannot_listen_ends_and_is_started_until_it_can(self, site: Site) -> None:
         state = site.state
