@@ -168,9 +168,7 @@ def _run(config: AgentConfig, asked: Sequence[int]) -> int:
         return 1
     finally:
         with ExitStack() as closing:  # the host is put back whatever else fails
-            if guardian is not None:
-                closing.callback(guardian.dismiss)
-            closing.callback(host.close)
+            closing.callback(_put_back, host, guardian)
             for part in (slots, reflex, agent):
                 if part is not None:
                     closing.callback(part.close)
@@ -180,6 +178,13 @@ def _run(config: AgentConfig, asked: Sequence[int]) -> int:
             except OSError as error:
                 log.error("--statistics %s: %s; name a file in a directory of root's", config.statistics, error.strerror)
     return 0
+
+
+def _put_back(host: Host, guardian: Guardian | None) -> None:
+    """If the host can't be put back, the guardian stays, and tries once more when this process has ended."""
+    host.close()
+    if guardian is not None:
+        guardian.dismiss()
 
 
 def introduction(config: AgentConfig, link_bps: int, addresses: str, gate_kind: str) -> str:

@@ -25,6 +25,7 @@
 #define TC_ACT_STOLEN 4
 #define WAKEUP (ROOT_MAJOR << 16 | WAKEUP_MINOR)
 #define IPPROTO_ICMPV6 58
+#define TC_PRIO_CONTROL 7 /* of the sockets of agents and coordinators (protocol/link.py) */
 #define SECOND 1000000000ULL
 #define LEAST_IP 46 /* bytes of a packet in the shortest frame, with its padding (IEEE 802.3, 3.2.8) */
 
@@ -187,7 +188,17 @@ static __always_inline int charge(struct flow_key *key, __u32 node, int own, __u
 	return flow->large;
 }
 
-/* Whether ARP and LLDP of guests, which come through a bridge, stay within the allowance that all of them have together. */
+/* Whether a frame is the host's own: of an agent or coordinator, or ARP of its kernel. Frames of a guest come through a bridge,
+ * or, by macvlan and macvtap, from a socket that is not the host's. (Who may give sockets a priority, which needs CAP_NET_RAW,
+ * may feign the former.) */
+static __always_inline bool is_own(struct __sk_buff *skb, __u16 protocol)
+{
+	if (skb->ingress_ifindex)
+		return false;
+	return protocol == ETH_P_BATON ? skb->priority == TC_PRIO_CONTROL : !skb->sk;
+}
+
+/* Whether ARP and LLDP of guests, and of the host's programs, stay within the allowance that all of them have together. */
 static __always_inline bool guests_ask(struct __sk_buff *skb, struct settings *set)
 {
 	struct flow_key all = {.icmp = 1}; /* of no address; nobody is told of it */
@@ -213,6 +224,8 @@ int classify(struct __sk_buff *skb)
 		skb->tc_index = 0;
 		return TC_ACT_UNSPEC;
 	}
+	if (skb->priority >> 16 == ROOT_MAJOR) /* its sender asks for a class */
+		skb->priority = 0;
 	for (int tags = 0; tags < 2 && (protocol == ETH_P_8021Q || protocol == ETH_P_8021AD); tags++) {
 		__be16 inner;
 
@@ -222,7 +235,7 @@ int classify(struct __sk_buff *skb)
 		offset += 4;
 	}
 	if (protocol == ETH_P_BATON || protocol == ETH_P_ARP || protocol == ETH_P_LLDP) {
-		if (!skb->ingress_ifindex)
+		if (is_own(skb, protocol))
 			skb->priority = ROOT_MAJOR << 16 | CONTROL_MINOR;
 		else if (protocol != ETH_P_BATON && set && guests_ask(skb, set))
 			skb->priority = ROOT_MAJOR << 16 | SMALL_MINOR;

@@ -26,27 +26,33 @@ from agents.queues.leftovers import put_back_leftovers
 log = logging.getLogger("baton.host")
 
 ROOT = Path(__file__).parents[2]
-RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--no-new-privs")
-"""Of util-linux."""
-STILL_S = 10
-"""A host that is short of processors may keep an agent waiting for a second or two."""
+RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw,+dac_read_search", "--no-new-privs")
+"""Of util-linux. Baton may be installed where only its user can read, such as a home directory."""
+STILL_S, AGAIN_S = 10, 3
+"""A host that is short of processors may keep an agent waiting for a second or two. The last `AGAIN_S` are a second look:
+agent and guardian may have been frozen together, or the guardian alone was not scheduled and the beats lie in the pipe."""
 WAIT = """
-trap '' TERM INT HUP
+trap '' TERM INT HUP PIPE
 agent=$1 patience= && shift
 while :; do
     read -r $patience said
     why=$?
+    if [ $why -gt 128 ]; then
+        read -r -t AGAIN_S said
+        why=$?
+    fi
     [ $why = 0 ] || break
     [ "$said" = dismissed ] && exit
-    patience='-t STILL_S'
+    patience='-t FIRST_S'
 done
 if [ $why -gt 128 ]; then
-    echo "the agent has stood still for STILL_S s: it is killed, and its interface put back" >&2
     kill -KILL "$agent"
+    # apart: who reads this may stand still, and the agent because of that
+    echo "the agent has stood still for STILL_S s: it is killed, and its interface put back" >&2 &
     while read -r said; do :; done
 fi
 exec "$@"
-""".replace("STILL_S", str(STILL_S))
+""".replace("STILL_S", str(STILL_S)).replace("FIRST_S", str(STILL_S - AGAIN_S)).replace("AGAIN_S", str(AGAIN_S))
 """Of bash: `read` fails with a status above 128 when its time is over, and with 1 at the end of the pipe."""
 BEAT, DISMISSED = b"beat\n", b"dismissed\n"
 ENDS_S = 5.0

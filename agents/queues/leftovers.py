@@ -30,6 +30,6 @@ def put_back_leftovers(index: int, run_dir: Path) -> None:
         finally:
             netlink.close()
         state.clear()
-        log.warning("%s: an earlier agent did not end well; what it found there is put back", interface)
     finally:
         state.release()
+    log.warning("%s: an earlier agent did not end well; what it found there is put back", interface)  # who reads it may stall

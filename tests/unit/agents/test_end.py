@@ -24,7 +24,12 @@ class FailedStart(Exception):
 
 
 @pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def host() -> SimpleNamespace:
+    return SimpleNamespace(link=SimpleNamespace(address=bytes(6)))
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch, host: SimpleNamespace) -> list[str]:
     """Which pieces of an agent were closed: its start fails once the agent and its host are there."""
     closed: list[str] = []
 
@@ -35,7 +40,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def no_addresses(*_: Any) -> None:  # noqa: ANN401 -- whatever it is given
         raise FailedStart
 
-    host = SimpleNamespace(link=SimpleNamespace(address=bytes(6)), close=lambda: closed.append("host"))
+    host.close = lambda: closed.append("host")
     membership = SimpleNamespace(room_for_addresses=None, set_addresses=None)
     monkeypatch.setattr(host_file, "load", lambda _: SimpleNamespace(name="h1", at=lambda _: None))
     monkeypatch.setattr(run, "probed_gate", lambda gate: gate)
@@ -51,6 +56,16 @@ def test_the_host_is_put_back_when_a_part_can_not_be_closed(ended: list[str]) ->
     with pytest.raises(FailedPart):
         run.run(AgentConfig("eth0", 10**9, Path("h1.host")))
     assert ended == ["agent", "host", "guardian"]
+
+
+def test_the_guardian_stays_when_the_host_can_not_be_put_back(ended: list[str], host: SimpleNamespace) -> None:
+    def refused() -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    host.close = refused
+    with pytest.raises(OSError, match="busy"):
+        run.run(AgentConfig("eth0", 10**9, Path("h1.host")))
+    assert ended == ["agent"]
 
 
 @pytest.mark.parametrize(

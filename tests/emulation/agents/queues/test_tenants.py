@@ -1,4 +1,5 @@
-"""What a tenant behind the host's bridge sends, with no rights on the host: nothing of it comes before what others wait for."""
+"""What a tenant sends who is behind the host's bridge, or at a macvlan interface of the host's, with no rights on the host:
+nothing of it comes before what others wait for."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
+from protocol.link import ControlSocket
 from tests.emulation.agents.queues.gated_wire import RIGHT, Wire
 from tests.emulation.namespaces import inside, run
 
@@ -24,7 +26,7 @@ LEAF = re.compile(r"^class htb (1:\w+) parent .*\n Sent \d+ bytes (\d+) pkt.*\n 
 
 
 class Tenant:
-    """A network namespace whose interface is, at its other end, a port of the bridge that the host's interface is a port of."""
+    """A network namespace with an interface."""
 
     def __init__(self, wire: Wire, namespace: str, raw: socket.socket) -> None:
         self._wire, self._namespace, self._raw = wire, namespace, raw
@@ -45,18 +47,29 @@ class Tenant:
         return {name: int(sent) + int(waiting) for name, sent, waiting in LEAF.findall(shown)}
 
 
-@pytest.fixture
-def tenant(wire: Wire) -> Iterator[Tenant]:
+def join_bridge(left: str, name: str) -> None:
+    """The tenant's interface is, at its other end, a port of the bridge that the host's interface is a port of."""
+    run("ip", "-n", left, "link", "add", "br0", "type", "bridge")
+    for command in (["link", "set", "br0", "up"], ["link", "set", "eth0", "master", "br0"]):
+        run("ip", "-n", left, *command)
+    run("ip", "-n", left, "link", "add", "guest0", "type", "veth", "peer", "name", "eth0", "netns", name)
+    run("ip", "-n", left, "link", "set", "guest0", "master", "br0", "up")
+
+
+def join_macvlan(left: str, name: str) -> None:
+    """The tenant's interface is a macvlan of the host's."""
+    run("ip", "-n", left, "link", "add", "link", "eth0", "name", "guest0", "type", "macvlan", "mode", "bridge")
+    run("ip", "-n", left, "link", "set", "guest0", "netns", name, "name", "eth0")
+
+
+@pytest.fixture(params=[join_bridge, join_macvlan])
+def tenant(request: pytest.FixtureRequest, wire: Wire) -> Iterator[Tenant]:
     left, name = wire.pair.left, f"tenant{os.getpid()}"
     wire.host.flows.set_mice(ALLOWANCE, 8)
     run("ip", "netns", "add", name)
     try:
         run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        run("ip", "-n", left, "link", "add", "br0", "type", "bridge")
-        for command in (["link", "set", "br0", "up"], ["link", "set", "eth0", "master", "br0"]):
-            run("ip", "-n", left, *command)
-        run("ip", "-n", left, "link", "add", "guest0", "type", "veth", "peer", "name", "eth0", "netns", name)
-        run("ip", "-n", left, "link", "set", "guest0", "master", "br0", "up")
+        request.param(left, name)
         run("ip", "-n", name, "link", "set", "eth0", "up")
         # Whether the kernel reads what crosses its bridges is up to the host; where it does, it cuts off what is too long.
         for what in ("iptables", "ip6tables"):
@@ -100,14 +113,24 @@ def test_its_frames_of_batons_ethertype_are_no_control_frames(tenant: Tenant) ->
 
 
 def test_the_hosts_own_arp_and_control_frames_are(wire: Wire, tenant: Tenant) -> None:
-    with inside(wire.pair.left), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as own:
-        own.bind(("eth0", 0))
-        before = tenant._by_class()
-        for ethertype in (ARP, BATON):
-            own.send(b"\xff" * 6 + own.getsockname()[4] + struct.pack("!H", ethertype) + bytes(46))
+    with inside(wire.pair.left):
+        before, control = tenant._by_class(), ControlSocket("eth0")
+        control.send(b"\xff" * 6 + control.address + struct.pack("!H", BATON) + bytes(46))
+        control.close()
+        assert tenant._by_class()[OWN] == before.get(OWN, 0) + 1
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.sendto(b"", (str(RIGHT + 77), 9))
         assert tenant._by_class()[OWN] == before.get(OWN, 0) + 2
 
 
+@pytest.mark.parametrize("ethertype", [BATON, ARP, IPV4, 0x9000])
+def test_a_class_that_a_tenant_asks_for_by_priority_is_not_that_of_control_frames(tenant: Tenant, ethertype: int) -> None:
+    tenant._raw.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 0x10002)
+    found = tenant.sends(ethertype, bytes(64))
+    assert found[OTHER] >= FRAMES and OWN not in found
+
+
+@pytest.mark.parametrize("tenant", [join_bridge], indirect=True)  # frames that wait keep a macvlan's socket from sending
 def test_a_long_frame_whose_header_says_bare_acknowledgement_waits_at_the_gate(wire: Wire, tenant: Tenant) -> None:
     wire.host.flows.set_mice(0, 1)
     wire.host.close_gate(16)
