@@ -161,6 +161,7 @@ class Request(HTTPMessageDelegate):
         try:
             request = self._environ()
         except ValueError as error:
+            self._give_back()  # Tornado before 6.6 tells no end of a connection after this
             raise HTTPInputError(f"the target can't be read: {error}") from None
         self._door.connections.begin(self._stream)
         task = asyncio.get_running_loop().create_task(self._serve(request))

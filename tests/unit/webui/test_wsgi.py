@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tornado.httputil import HTTPHeaders, RequestStartLine
+from tornado.httputil import HTTPHeaders, HTTPInputError, RequestStartLine
 
+from webui.server.front import Request
 from webui.server.wsgi import Answer, environ
 from webui.settings import SUBSCRIPTION
 
@@ -74,3 +77,14 @@ def test_an_answer_is_whole_and_closed_unless_it_is_an_event_stream(streams: boo
     answer.close()
     answer.close()
     assert parts.closed == 1
+
+
+def test_a_body_whose_request_has_no_readable_target_is_given_back() -> None:
+    door: Any = SimpleNamespace(bodies=Counter(), counts=Counter(), name="box", port=8443)
+    connection: Any = SimpleNamespace(context=SimpleNamespace(protocol="https"))
+    one = Request(door, SimpleNamespace(), connection, "10.0.0.1")  # type: ignore[arg-type]  # a stream that nobody uses
+    one.headers_received(RequestStartLine("POST", "http://[x/", "HTTP/1.1"), HTTPHeaders({"Host": "box"}))
+    one.data_received(bytes(1000))
+    with pytest.raises(HTTPInputError):
+        one.finish()
+    assert not door.bodies
