@@ -13,7 +13,7 @@ from typing import Any
 
 from simulation.cases import Case
 from simulation.run import RunError, simulate
-from simulation.toolchain import ToolchainError, code_digest, program
+from simulation.toolchain import ToolchainError, code_digest, is_this_code, program
 
 Result = dict[str, Any]
 Tell = Callable[[Case, float], None]
@@ -30,11 +30,14 @@ class FolderError(Exception):
 
 def kept(case: Case, folder: Path) -> Result | None:
     """The result of an earlier run of this case by the same code; None if there is none, or its file is damaged."""
-    try:
-        found = json.loads(_file(folder, case.key, code_digest()).read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and (found.get("key"), found.get("code")) == (case.key, code_digest()) else None
+    for path in (_file(folder, case.key, code_digest()), *sorted(folder.glob(f"{case.key}-{code_digest()}+*.json"))):
+        try:
+            found = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and found.get("key") == case.key and is_this_code(str(found.get("code"))):
+            return found
+    return None
 
 
 def keep(result: Result, folder: Path) -> None:
@@ -131,7 +134,7 @@ def _on_cluster(cases: Sequence[Case], scheduler: str) -> Iterator[tuple[Case, R
                 raise
             except Exception as error:  # whatever the cluster says of a worker that is gone
                 raise ClusterError(f"a worker of {scheduler} failed ({error}); see its log, and run again") from None
-            if result["code"] != code_digest():
+            if not is_this_code(result["code"]):
                 raise ClusterError(
                     f"a worker of {scheduler} simulates by other code ({result['code']}, here {code_digest()}); "
                     "install this Baton and this ns-3 there"

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -76,13 +75,20 @@ def why_missing() -> str:
 
 @cache
 def code_digest() -> str:
-    """A hash of all files of `DECIDING` and of ns-3's version: results of another hash are those of another simulator."""
+    """A hash of all files of `DECIDING`, and ns-3's version if it is here: results of others are of another simulator."""
     found = hashlib.sha256()
-    with suppress(ToolchainError):  # results may be read where nothing can be simulated
-        found.update(find_ns3().prefix.encode())
     for path in sorted({path for pattern in DECIDING for path in ROOT.glob(pattern)}):
         found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
-    return found.hexdigest()[:10]
+    try:
+        return f"{found.hexdigest()[:10]}+{find_ns3().prefix}"
+    except ToolchainError:  # results may be read where nothing can be simulated
+        return found.hexdigest()[:10]
+
+
+def is_this_code(code: str) -> bool:
+    """Whether a result of this code is one of this simulator's; where no ns-3 is, of any ns-3's."""
+    own = code_digest()
+    return code == own or ("+" not in own and code.partition("+")[0] == own)
 
 
 @cache

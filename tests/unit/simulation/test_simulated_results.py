@@ -265,6 +265,26 @@ class TestCluster:
         answers.append(result("karuna", 0.1, 5))
         assert self.swept(tmp_path)[0]["deadlines"]["missed"] == 0.1 and list(tmp_path.iterdir())
 
+    def test_where_no_ns3_is_a_workers_result_is_kept_and_read_again(
+        self, answers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def missing() -> None:
+            raise ToolchainError("no ns-3 here")
+
+        try:
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr(toolchain, "find_ns3", lambda: SimpleNamespace(prefix="ns3.44"))
+                code_digest.cache_clear()
+                answers.append(result("karuna", 0.1, 5))
+            monkeypatch.setattr(toolchain, "find_ns3", missing)
+            code_digest.cache_clear()
+            assert self.swept(tmp_path) == answers
+            answers.clear()
+            assert [one["code"] for one in self.swept(tmp_path)] == [f"{code_digest()}+ns3.44"]
+            assert len(list(tmp_path.iterdir())) == 1
+        finally:
+            code_digest.cache_clear()
+
     def test_a_worker_of_other_code_is_named_and_its_result_not_kept(self, answers: list[Any], tmp_path: Path) -> None:
         answers.append({**result("karuna", 0.1, 5), "code": "another"})
         with pytest.raises(ClusterError, match=r"tcp://far:8786 simulates by other code \(another, .*install this Baton"):
