@@ -40,7 +40,7 @@ def before_ours(found: Iterable[Entry]) -> Before:
     standing: dict[int, bool] = {}
     for entry in found:
         preference = entry.info >> 16
-        if preference < CLASSIFIER_PREFERENCE and preference not in OURS and _is_rule(entry):
+        if entry.chain == 0 and preference < CLASSIFIER_PREFERENCE and preference not in OURS and _is_rule(entry):
             standing[preference] = standing.get(preference, False) or not _goes_on(entry)
     return Before(tuple(sorted(standing)), tuple(sorted(preference for preference, ends in standing.items() if ends)))
 

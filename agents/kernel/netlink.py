@@ -21,7 +21,7 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP = 0x1, 0x4, 0x8, 0x300
 NLM_F_DUMP_INTR = 0x10
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLMSG_ERROR, NLMSG_DONE = 2, 3
-TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCA_STAB, TCA_EGRESS_BLOCK = 1, 2, 7, 8, 14
+TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCA_STAB, TCA_CHAIN, TCA_EGRESS_BLOCK = 1, 2, 7, 8, 11, 14
 TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_CLSACT = 0xFFFFFFF1
@@ -56,6 +56,8 @@ class Entry:
     """What counts as a packet's size (TCA_STAB), without the table itself, which the kernel does not show."""
     egress_block: int = 0
     """The block of filters that this clsact shares with others; 0: none."""
+    chain: int = 0
+    """Of a filter. Packets come to the others than 0 only by an action that goes there."""
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -266,8 +268,9 @@ def _entry(data: bytes, ifindex: int) -> Entry | None:
     kind = fields.get(TCA_KIND, b"\0").rstrip(b"\0").decode()
     passed, backlog, packets = _statistics(data[_BODY:])
     block = int.from_bytes(fields.get(TCA_EGRESS_BLOCK, b""), "little")
+    chain = int.from_bytes(fields.get(TCA_CHAIN, b""), "little")
     stab = fields.get(TCA_STAB, b"")
-    return Entry(handle, parent, info, kind, fields.get(TCA_OPTIONS, b""), passed, backlog, packets, stab, block)
+    return Entry(handle, parent, info, kind, fields.get(TCA_OPTIONS, b""), passed, backlog, packets, stab, block, chain)
 
 
 def _statistics(data: bytes) -> tuple[int, int, int]:

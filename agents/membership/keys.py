@@ -35,7 +35,8 @@ def of_host(name: str, address: Callable[[], bytes]) -> Callable[[Path], Credent
     def load(path: Path) -> Credentials:
         secret = host_file.load(path)
         if secret.name != name:
-            raise KeyFileError(f"key file {path}: {secret.name} was enrolled with it, and this host is {name}; remove it")
+            remedy = f"restart the agent, so that it is {secret.name}, or remove the file"
+            raise KeyFileError(f"key file {path}: {secret.name} was enrolled with it, and this agent is {name}; {remedy}")
         return secret.at(address())
 
     return load

@@ -163,7 +163,8 @@ def _check_writable(option: str, directory: Path) -> None:
 
     if (other := in_the_way(directory)) is not None:
         says = f"{other} is not root's own to write in, and the agent gives up root's rights over others' files"
-        raise click.BadParameter(f"{says}; name a directory of root's, or chown root {other}", param_hint=option)
+        remedy = "name a directory of root's" + (f", or chown root {other}" if other == directory.resolve() else "")
+        raise click.BadParameter(f"{says}; {remedy}", param_hint=option)
 
 
 def _told_rate_bps(interface: str) -> int:

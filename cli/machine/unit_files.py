@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+RUN_DIR = Path("/run/baton")
+"""systemd makes this one."""
 MARK = "# Made by `baton install-units`; what is changed here is lost when it runs again: use `systemctl edit`."
 COMMON_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_IPC_LOCK")
 SUPERVISING = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_CHOWN", "CAP_KILL", "CAP_DAC_OVERRIDE")
@@ -62,6 +64,7 @@ def agent(
     interface: str,
     arguments: Sequence[str],
     writable: Iterable[Path],
+    run_dir: Path = RUN_DIR,
     priorities: bool = False,
     guests: bool = False,
 ) -> UnitFile:
@@ -70,7 +73,8 @@ def agent(
     Args:
         program: the command line of `baton`, an absolute path first.
         arguments: all arguments of `baton agent` but --interface.
-        writable: directories that the agent writes to besides its run directory: for the key, and for compiled eBPF programs.
+        writable: directories that the agent writes to: for the key, for compiled eBPF programs, and a run directory of its own.
+        run_dir: the run directory.
         priorities: whether the agent registers congestion controls.
         guests: whether the agent hears guests, by UDP.
     """
@@ -92,10 +96,10 @@ def agent(
         "ExecReload=/bin/kill -HUP $MAINPID",
         "Restart=always",
         "RestartSec=200ms",
-        "TimeoutStopSec=10s",
+        "TimeoutStopSec=20s",
         "OOMScoreAdjust=-800",
         "LimitMEMLOCK=infinity",
-        *_directories(writable),
+        *_directories(writable, run_dir),
         f"CapabilityBoundingSet={' '.join(capabilities)}",
         *SANDBOX,
         "SystemCallFilter=@system-service bpf",
@@ -110,13 +114,16 @@ def agent(
     return UnitFile(f"baton-agent@{escaped(interface)}.service", "\n".join(lines) + "\n")
 
 
-def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path], netns: bool = False) -> UnitFile:
+def controller(
+    program: Sequence[str], *, config: Path, writable: Iterable[Path], run_dir: Path = RUN_DIR, netns: bool = False
+) -> UnitFile:
     """The unit of the controller side: `baton up` in the foreground, and all that it starts.
 
     Args:
         program: the command line of `baton`, an absolute path first.
         config: the configuration file.
-        writable: directories that the processes write to besides the run directory.
+        writable: directories that the processes write to, also a run directory of their own.
+        run_dir: the run directory.
         netns: the coordinator's interface is in a network namespace, which needs CAP_SYS_ADMIN.
     """
     capabilities = [*COMMON_CAPABILITIES, *SUPERVISING, *(["CAP_SYS_ADMIN"] if netns else [])]
@@ -139,7 +146,7 @@ def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path]
         "OOMScoreAdjust=-800",
         "LimitMEMLOCK=infinity",
         "LimitRTPRIO=99",
-        *_directories(writable),
+        *_directories(writable, run_dir),
         f"CapabilityBoundingSet={' '.join(capabilities)}",
         *SANDBOX,
         "SystemCallFilter=@system-service bpf seccomp",
@@ -152,11 +159,13 @@ def controller(program: Sequence[str], *, config: Path, writable: Iterable[Path]
     return UnitFile("baton-controller.service", "\n".join(lines) + "\n")
 
 
-def _directories(writable: Iterable[Path]) -> list[str]:
-    """The lines about directories. The run directory survives a stop: from it the next agent undoes what a killed one did."""
+def _directories(writable: Iterable[Path], run_dir: Path) -> list[str]:
+    """The lines about directories. The run directory survives a stop: from it the next agent undoes what a killed one did. One
+    below /run does not survive the machine's start, so systemd makes it anew."""
     paths = " ".join(quoted(f"-{path}") for path in dict.fromkeys(writable))
+    volatile = [str(run_dir.relative_to("/run"))] if Path("/run") in run_dir.parents else []
     return [
-        "RuntimeDirectory=baton",
+        f"RuntimeDirectory={' '.join(quoted(name) for name in dict.fromkeys(('baton', *volatile)))}",
         "RuntimeDirectoryMode=0710",
         "RuntimeDirectoryPreserve=yes",
         *([f"ReadWritePaths={paths}"] if paths else []),

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 UNITS = Path("/etc/systemd/system")
 USERS = Path("/etc/sysusers.d")
 KEY = Path("/etc/baton/host")
-RUN_DIR = Path("/run/baton")
-"""systemd makes this one."""
 
 
 @click.command()
@@ -99,6 +97,7 @@ def _units(
 ) -> Iterator[UnitFile]:
     """The units; adds run directories that systemd does not make to `run_dirs`."""
     from cli.machine import unit_files
+    from cli.machine.unit_files import RUN_DIR
     from ebpf.build import RUNNING
     from topology.units import parse_link_rate
 
@@ -120,12 +119,14 @@ def _units(
             interface=interface,
             arguments=arguments,
             writable=(key.parent, RUNNING.directory.parent, *map(Path.resolve, places)),
+            run_dir=run_dir.resolve(),
             priorities="--priorities" in more,
             guests=_hears_guests(more),
         )
     if role in ("controller", "both"):
-        places, netns = [], False
+        places, run_dir, netns = [], RUN_DIR, False
         if (loaded := _loaded(config)) is not None:
+            run_dir = loaded.run_dir
             if loaded.run_dir != RUN_DIR:
                 run_dirs.append(loaded.run_dir)
                 places.append(loaded.run_dir)
@@ -133,7 +134,7 @@ def _units(
                 places.append(loaded.coordinator.key_file.parent)
                 netns = loaded.coordinator.netns is not None
         writable = (config.parent, RUNNING.directory.parent, *map(Path.resolve, places))  # systemd takes no path with ..
-        yield unit_files.controller(program, config=config, writable=writable, netns=netns)
+        yield unit_files.controller(program, config=config, writable=writable, run_dir=run_dir.resolve(), netns=netns)
 
 
 def _chosen(arguments: list[str]) -> dict[str, Any]:

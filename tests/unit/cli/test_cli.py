@@ -223,6 +223,14 @@ class TestAgent:
         code, text = run("agent", *words, option, f"{tmp_path}{file}")
         assert code == 2 and option in text and "chown root" in text
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else is told to be root")
+    def test_nobodys_home_is_to_be_given_to_root(self, tmp_path: Path) -> None:
+        os.chown(tmp_path, 65534, 65534)
+        tmp_path.chmod(0o750)
+        words = ("--interface", "none0", "--key", "k", "--rate", "1gbit", "--run-dir", f"{tmp_path}/run")
+        code, text = run("agent", *words)
+        assert code == 2 and "name a directory of root's" in text and "chown" not in text
+
     @pytest.mark.parametrize(
         ("interface", "says"),
         [("lo", "--rate 100mbit"), ("none0", "no interface with this name; name one that `ip link` shows")],

@@ -197,6 +197,12 @@ class TestTheCommand:
         for unit in ("baton-agent@e.service", "baton-controller.service"):
             assert writable(words, tmp_path / unit) == {"-/etc/baton", f"-{RUNNING.directory.parent}"}
 
+    def test_a_run_directory_that_is_gone_when_the_machine_starts_is_made_by_systemd(self, tmp_path: Path) -> None:
+        command = ["install-units", "--role", "agent", "--interface", "e", "--rate", "10gbit", "--dry-run"]
+        for run_dir, made in (("/run/baton-e", "baton baton-e"), ("/run/baton", "baton"), (f"{tmp_path}/run", "baton")):
+            done = CliRunner().invoke(main, [*command, "--", "--run-dir", run_dir])
+            assert f"\nRuntimeDirectory={made}\n" in done.output, done.output
+
     @pytest.mark.parametrize("words", [("--run-dir", "agent"), ("--statistics", "a.json"), ("--statistics", "/a.json")])
     def test_a_place_that_would_open_the_whole_machine_is_refused(self, words: tuple[str, ...], tmp_path: Path) -> None:
         command = ["install-units", "--role", "agent", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 
 import pytest
@@ -56,3 +57,8 @@ def test_what_is_no_rule_or_batons_or_comes_after_it_does_not_count() -> None:
     table = attribute(U32_DIVISOR, struct.pack("I", 1))
     ours = [rule(preference, "bpf", actions()) for preference in (TAGGER_PREFERENCE, CLASSIFIER_PREFERENCE)]
     assert before_ours([rule(10, "matchall", b""), rule(10, "u32", table), *ours, rule(47812, "bpf", actions())]) == Before()
+
+
+def test_a_filter_of_another_chain_stands_in_nobodys_way() -> None:
+    elsewhere = dataclasses.replace(rule(10, "matchall", actions(("gact", 2, OK))), chain=7)
+    assert before_ours([elsewhere]) == Before()

@@ -56,4 +56,4 @@ def test_a_file_of_another_host_is_refused_and_told_once(tmp_path: Path, caplog:
     for second in range(2, 5):
         keys.advance(second * SECOND_NS)
     assert ring.other is None and said_ns == []
-    assert caplog.text.count(f"{new_beside(path)}: h2 was enrolled with it, and this host is h1; remove it") == 1
+    assert caplog.text.count(f"{new_beside(path)}: h2 was enrolled with it, and this agent is h1; restart") == 1
