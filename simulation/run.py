@@ -93,6 +93,6 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
         "events": close["events"],
         "drops": close["drops"],
         "marks": close["marks"],
-        "refused": len(case.refused(flows)),
+        "refused": len(case.refused(flows).intersection(range(len(flows))[case.counted])),
         **summary(ended(flows, lines, case.fabric)[case.counted]),
     }
