@@ -108,6 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         from controller.election.leadership import Leadership
         from controller.frames.library import LIBRARY
         from controller.members.admission import SHARED_KEY
+        from controller.policies.compiled.library import why_missing
         from protocol.key import Key
         from protocol.keyring import KeyRing
         from protocol.keys.hosts import Master
@@ -128,6 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
             log.warning("%s", refused)
         if missing := LIBRARY.why_missing():
             log.warning("frames are handled one by one, which takes ten times as long: %s", missing)
+        if slow := why_missing():  # compiled now, if need be: it may take longer than the loop may stand still
+            log.warning("policies plan in Python, which takes fifty times as long: %s", slow)
         _stop_by(candidate.stop)
         while candidate.stand_by():
             coordinator = Coordinator(

@@ -46,5 +46,5 @@ class LastEpoch:
         try:
             os.pwrite(self._descriptor, b"%0*d\n" % (DIGITS, epoch), 0)
             threading.Thread(target=os.fdatasync, args=(self._descriptor,), daemon=True).start()
-        except OSError as error:
-            log.error("epoch %d is not kept (%s): free the place, else hosts may refuse the next leader", epoch, error.strerror)
+        except (OSError, RuntimeError) as error:  # the latter: there can be no thread now
+            log.error("epoch %d may not be kept (%s): free the place, else hosts may refuse the next leader", epoch, error)

@@ -53,8 +53,12 @@ def load_pair(made: ssl.SSLContext, section: str, cert: str, key: str, user: int
         status = _read(f"{section}.{field}", name)
         if field == "key" and (complaint := open_to_others(status, user=user)):
             raise CertificateError(f"{section}.{field}: {name} {complaint}")
+
+    def refuse() -> str:  # else OpenSSL asks at the terminal, and nobody is served until somebody answers
+        raise CertificateError(f"{section}.key: {key} has a pass phrase; write it without one by openssl pkey")
+
     try:
-        made.load_cert_chain(cert, key)
+        made.load_cert_chain(cert, key, refuse)
     except ssl.SSLError as error:
         text = f"{cert} and {key} are no pair of certificate and key in PEM ({error.reason}); make them anew"
         raise CertificateError(f"{section}.cert: {text}") from None

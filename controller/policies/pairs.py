@@ -19,6 +19,8 @@ FORGOTTEN_TURNS = 10
 """A pair that was not wanted for so many of its turns begins anew."""
 HURRIED_TURNS = 2
 """So many turns a pair has by its deadlines, out of the order, between two slots in the order."""
+HURRIED_ENOUGH_NS = 1 << 62
+"""Of a pair whose node or destination left: its first slot is one in the order, whatever it has had before."""
 VISITS = 8
 """A pair keeps its turn if it uses this part of it in a slot; so a turn is over after so many slots at the latest."""
 SHORTEST_PART = 32
@@ -197,7 +199,8 @@ class Roster:
         self._links: dict[Hashable, Resource[Pair]] = {}
         self._numbers = 0
         self._left_at: dict[int, int] = {}
-        """By node: `last` of its host when it left, from which its pairs go on if it comes back: to leave gains no place."""
+        """By node: `last` of its host, or of a pair towards it, when it left. Pairs from it and towards it go on from there if
+        it comes back: to leave gains no place."""
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs."""
@@ -254,11 +257,13 @@ class Roster:
         """Forgets a node; returns the pairs from it and towards it, which are gone."""
         gone = list(self._pairs.pop(node, {}).values())
         gone += [pairs.pop(node) for pairs in self._pairs.values() if node in pairs]
+        lasts = [self._left_at.get(node, 0), *(pair.last for pair in gone)]
         for pair in gone:
             pair.wanted, pair.entry, pair.deadline_bytes = False, None, 0
         self.backlogs.pop(node, None)
         if (host := self.hosts.pop(node, None)) is not None:
-            self._left_at[node] = host.last
+            lasts.append(host.last)
+        self._left_at[node] = max(lasts)
         self.delays.pop(node, None)
         for other, waiting in self.backlogs.items():
             if node in waiting:
@@ -284,8 +289,11 @@ class Roster:
         host, last = self.hosts.get(node), self._left_at.get(node, 0)
         if host is None:
             host = self.hosts[node] = Host(delay_ns=self.delays.get(node, 0), last=last)
+        last = max(last, self._left_at.get(destination, 0))
         self._numbers += 1
-        pair = self._pairs[node][destination] = Pair(node, destination, self._numbers, host, last=last)
+        hurried_ns = HURRIED_ENOUGH_NS if last else 0
+        pair = Pair(node, destination, self._numbers, host, last=last, hurried_ns=hurried_ns)
+        self._pairs[node][destination] = pair
         self._place(pair)
         return pair
 

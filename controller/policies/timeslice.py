@@ -255,7 +255,7 @@ class Timeslice(Policy):
     def _begin(self, pair: Pair) -> None:
         """Half a slot is the first turn of a pair that comes back: what others have left is sent the sooner."""
         pair.length_ns = max(self.terms.least_ns(pair).length, pair.turn_ns // 2)
-        pair.used_ns = 0
+        pair.used_ns = pair.hurried_ns = 0
 
     # -- planning -----------------------------------------------------------------------------------------------------
 

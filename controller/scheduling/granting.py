@@ -103,7 +103,7 @@ class Granting(Part):
         self.settings = settings
         self.policy = policy
         self._weighted: set[tuple[int, int | None]] = set()
-        """The pairs of nodes to which the policy was given weights of the settings."""
+        """The pairs of nodes that were ever given weights of the settings in the policy."""
         self._in_batches = self.policy if isinstance(self.policy, BatchPolicy) else None
         self._directing.grace_ns = grace_ns = min(settings.grace_ns, settings.slice_ns // GRACE_PART)
         if self._exchange is not None:
@@ -310,7 +310,8 @@ class Granting(Part):
     def placed(self, network: FabricNetwork, node: int) -> None:
         """Takes a member that has a place in the network now, which stays as it is otherwise."""
         host = network.hosts.get(node)
-        if self.policy.has_own_schedule or any(host in (weight.source, weight.destination) for weight in self.settings.weights):
+        weighed = any(host in (weight.source, weight.destination) for weight in self.settings.weights)
+        if self.policy.has_own_schedule or weighed or any(node in pair for pair in self._weighted):
             self._tell_hosts(network)
 
     def _tell_hosts(self, network: FabricNetwork) -> None:
@@ -323,11 +324,10 @@ class Granting(Part):
             for weight in self.settings.weights
             if weight.source in nodes and (not weight.destination or weight.destination in nodes)
         }
-        for pair in self._weighted - weights.keys():  # a node is another host by now
-            self.policy.set_weight(*pair, 1.0)
-        for pair, given in weights.items():
-            self.policy.set_weight(*pair, given)
-        self._weighted = set(weights)
+        self._weighted |= weights.keys()
+        for node, destination in self._weighted:  # a node may be another host by now, whose own weight counts for each pair
+            own = weights.get((node, None), 1.0)
+            self.policy.set_weight(node, destination, weights.get((node, destination), own))
 
     def renew(self, settings: CoordinatorSettings, now_ns: int) -> None:
         """Puts a fresh policy under these settings in force; it knows nothing before `set_network` and `inform`.

@@ -14,7 +14,7 @@ from controller.processes.jsonlines import encode
 from controller.store.connection import Connection, read_items
 from controller.store.layout import EXPIRY_S, FLUSH_NS, PREFIX, Client, Pipeline, put
 from controller.store.parted import Known, asked, document_in, read
-from controller.store.unreadable import Unreadable, answered, document_of, of_its_type
+from controller.store.unreadable import NO_VERSION, Unreadable, answered, document_of, of_its_type
 
 
 def slot_batches(seconds: int) -> int:
@@ -187,7 +187,7 @@ def _snapshot(client: Client, before: Snapshot | None, light: bool, looks: Looks
     for name, answer in zip(DOCUMENTS, answers, strict=False):
         with _looking(name, looks):
             head = answered(answer)
-            version, at = int(head[0] or 0), int(head[1] or 0)
+            version, at = _number(head[0]), _number(head[1])
             if name not in UNCHANGING:
                 documents[name] = document_of(head[2])
             elif before is not None and (before.versions[name], before.at_ns[name]) == (version, at):
@@ -209,6 +209,13 @@ def _snapshot(client: Client, before: Snapshot | None, light: bool, looks: Looks
         one = known[name]
         versions[name], at_ns[name] = (0, 0) if one is None else one[:2]
     return Snapshot(documents, versions, at_ns, members, override, time_ns, members_read, known)
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        raise Unreadable(NO_VERSION) from None  # nobody can write it anew: Redis does not count it on
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from protocol.bodies.text import printable
 log = logging.getLogger("baton.store")
 
 T = TypeVar("T")
-WRONG_TYPE = "it is of another type"
+WRONG_TYPE, NO_VERSION = "it is of another type", "its version is no number"
 
 
 class Unreadable(ValueError):
@@ -49,7 +49,7 @@ class Unread:
 
 
 def _line(key: str, why: str) -> str:
-    remedy = f"delete the key {PREFIX}{key}" if why == WRONG_TYPE else "write it anew"
+    remedy = f"delete the key {PREFIX}{key}" if why in (WRONG_TYPE, NO_VERSION) else "write it anew"
     return printable(f"{key} in the store can't be read, and is left out: {remedy} ({why})")
 
 

@@ -18,6 +18,8 @@ class Dashboard:
     def __init__(self, services: Services, children: Children, outbox: Outbox, users: Users | None) -> None:
         self._services, self._children, self._outbox, self._users = services, children, outbox, users
         self._wanted: WebSection | None = None
+        self._address = ""
+        """Its numeric address: no look-up may delay the other processes again and again."""
         self._told = ""
         """Why there is none, though there should be one."""
         self._backoff = Backoff()
@@ -32,6 +34,7 @@ class Dashboard:
         """Starts it as this section says, in place of the one that runs; None: there is to be none."""
         self._services.stop(WEB)
         self._wanted, self._told, self._backoff, self._due_ns = web, "", Backoff(), 0
+        self._address = "" if web is None else preflight.numeric(*web.listen)
         self.tend()
 
     def tend(self) -> bool:
@@ -43,10 +46,12 @@ class Dashboard:
             return False
         if reason := self._obstacle(self._wanted):
             if reason != self._told:
-                told = f"no dashboard: {reason}; it comes once that is over, or write another web.listen, or web: none"
+                hope = "it comes once that is over" if self._address else "reload once that is over"
+                told = f"no dashboard: {reason}; {hope}, or write another web.listen, or web: none"
                 self._outbox.tell(WEB, "warning", told)
             self._told = reason
-            self._due_ns = time.monotonic_ns() + self._backoff.ended(0)
+            if self._address:
+                self._due_ns = time.monotonic_ns() + self._backoff.ended(0)
             return False
         if self._told:
             self._outbox.tell(WEB, "info", "the dashboard is started: its address is free now")
@@ -58,4 +63,5 @@ class Dashboard:
             check_ports(self._users, [("web.listen", web.listen[1])])
         except NoUsers as error:
             return str(error)
-        return preflight.cannot_listen(*web.listen)
+        host, port = web.listen
+        return preflight.cannot_listen(self._address or host, port)

@@ -189,6 +189,14 @@ def cannot_listen(host: str, port: int) -> str:
     return ""
 
 
+def numeric(host: str, port: int) -> str:
+    """The address of a host by name or address; empty if there is none. May take as long as name servers do."""
+    try:
+        return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4][0])
+    except (OSError, UnicodeError):
+        return ""
+
+
 def check_coordinator(config: Config) -> str:
     """The MAC address of the coordinator's interface; empty when there is no coordinator section.
 

@@ -86,7 +86,7 @@ _DELAY, _SENT = ("delay", None, (U32, I64)), ("sent", None, (I64, U32, U32, POIN
 _SETTLE = (("settle", None, ()), ("recharge", None, (I64, U32, POINTER, POINTER)))
 _REPLACE = ("replace", U32, (U32,))
 _SPOTS = (
-    ("spot", None, (U32, U32, U32, U32, I64)), ("route", None, (U32, U32, U32, POINTER)),
+    ("spot", None, (U32, U32, U32, U32, I64)), ("route", None, (U32, U32, U32, POINTER)), ("forget_spots", None, ()),
     ("sized_backlogs", None, (I64, U32, POINTER, POINTER, POINTER, POINTER)),
 )  # fmt: skip
 _CHOICES = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Hashable
-from itertools import count
 
 from controller.policies.base import Network
 from controller.policies.compiled.library import at
@@ -17,14 +16,13 @@ class Spots(Places):
     The core places the other pairs of these switches by itself. This holds because paths are those of a tree.
 
     Args:
-        library: has PREFIX_spot and PREFIX_route, beside what `Places` needs.
+        library: has PREFIX_spot, PREFIX_route and PREFIX_forget_spots, beside what `Places` needs.
     """
 
     def __init__(self, library: ctypes.CDLL, prefix: str, core: int) -> None:
         super().__init__(library, prefix, core)
         self._spot, self._route = getattr(library, f"{prefix}_spot"), getattr(library, f"{prefix}_route")
-        self._numbers = count()
-        """Of switches; none is given twice, for the core may have places at those that were forgotten here."""
+        self._forget_spots = getattr(library, f"{prefix}_forget_spots")
         self._forget()
 
     def _forget(self) -> None:
@@ -55,6 +53,8 @@ class Spots(Places):
         """Forgets where a node is that left, as the core does: it may come back elsewhere."""
         self._switch_of.pop(node, None)
         if node == self._root:
+            with self.lock:
+                self._forget_spots(self._core)
             self._forget()
 
     def _known(self, node: int, other: int) -> bool:
@@ -71,9 +71,7 @@ class Spots(Places):
             rate_bps = min(MOST_BPS, network.node_rate_bps(node))
         except KeyError:
             return False
-        way = () if node == root else out[1:-1]
-        if (switch := self._switches.get(way)) is None:
-            switch = self._switches[way] = next(self._numbers)
+        switch = self._switches.setdefault(() if node == root else out[1:-1], len(self._switches))
         self._switch_of[node] = switch
         self._spot(self._core, node, switch, self.link(out[0]), self.link(back[-1]), rate_bps)
         return True

@@ -173,10 +173,12 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 			revoke(core, at);
 	}
 	struct node *node = &core->nodes[gone];
-	while (node->from != NONE)
-		forget_pair(core, node->from);
-	while (node->to != NONE)
-		forget_pair(core, node->to);
+	if (node->last > node->left_at)
+		node->left_at = node->last;
+	for (uint32_t list = 0; list < 2; list++)
+		for (uint32_t pair; (pair = list ? node->to : node->from) != NONE; forget_pair(core, pair))
+			if (core->pairs[pair].last > node->left_at)
+				node->left_at = core->pairs[pair].last;
 	if (node->heard) {
 		node->heard = false;
 		if (node->before != NONE)
@@ -192,7 +194,6 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 	resource->settled = 0;
 	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
 		core->lines[line].heap.count = 0;
-	node->left_at = node->last;
 	node->carry = 0;
 	node->delay = 0;
 }

@@ -86,8 +86,11 @@ static uint32_t pair_at(struct core *core, uint32_t node, uint32_t destination)
 		GROW(core->pairs, core->pair_room, core->pair_count);
 		GROW(core->links, core->links_room, core->pair_room * core->links_most + 1);
 	}
+	uint64_t of_node = core->nodes[node].left_at, of_destination = core->nodes[to].left_at;
+	uint64_t last = of_node > of_destination ? of_node : of_destination;
 	core->pairs[at] = (struct pair){
-		.node = node, .destination = destination, .stamp = stamp + 1, .booking = NONE, .gone = -1, .last = core->nodes[node].left_at,
+		.node = node, .destination = destination, .stamp = stamp + 1, .booking = NONE, .gone = -1, .last = last,
+		.hurried = last ? HURRIED_ENOUGH : 0, /* its first slot is one in the order */
 		.regulated = regulates(&core->nodes[node], destination),
 	};
 	LIST_ADD(core->nodes[node].from, core->pairs, at, from_before, from_after);

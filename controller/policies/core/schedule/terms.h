@@ -6,6 +6,7 @@
 #define SECOND_NS 1000000000
 #define BYTE ((wide)8 * SECOND_NS * PPM) /* one byte in the unit of a carry: bit/s x ns x millionths */
 #define MOST_CREDIT ((wide)1 << 31)
+#define HURRIED_ENOUGH (1ll << 62)
 
 enum { VISITS = 8, FORGOTTEN_TURNS = 10, HURRIED_TURNS = 2, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2, PACKET_SLICES = 8 };
 enum { LOOSE_AT_ONCE = 256, FORWARD_AT_ONCE = 64 };

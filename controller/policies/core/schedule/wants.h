@@ -5,7 +5,7 @@
 static void begin_turn(struct pair *pair)
 {
 	pair->length = most(shortest(pair), pair->turn / 2);
-	pair->used = 0;
+	pair->used = pair->hurried = 0;
 }
 
 static void want_no_more(struct core *core, struct pair *pair)

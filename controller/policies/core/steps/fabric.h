@@ -53,15 +53,22 @@ static void displace(struct steps *core)
 	}
 }
 
+/* Forgets where all nodes are, and the links between their switches. Flows keep their places. */
+void steps_forget_spots(struct steps *core)
+{
+	core->route_count = 0;
+	map_free(&core->route_of);
+	if (core->spot_room)
+		memset(core->spots, 0xff, core->spot_room * sizeof(*core->spots));
+}
+
 /* A new network begins: all flows are without place, and all links are new. Links and places follow, then `steps_settle`. */
 void steps_rewire(struct steps *core, int64_t now)
 {
 	advance(core, now);
 	displace(core);
-	core->roster.link_count = core->route_count = 0;
-	map_free(&core->route_of);
-	if (core->spot_room)
-		memset(core->spots, 0xff, core->spot_room * sizeof(*core->spots));
+	core->roster.link_count = 0;
+	steps_forget_spots(core);
 	roster_rewire(&core->roster);
 	steps_link(core, 0); /* NOWHERE */
 }

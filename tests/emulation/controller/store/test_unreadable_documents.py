@@ -179,3 +179,13 @@ def test_a_bridge_that_starts_beside_an_unreadable_document_tells_the_others_and
         store.publish_thresholds({"version": 5})
         ours.sendall(b'{"leads": 8}\n')
         assert told(ours, "thresholds") == {"thresholds": {"version": 5}}
+
+
+def test_what_is_told_of_a_document_whose_version_is_no_number_helps(store: Store, server: PrivateRedis) -> None:
+    store.connection.write(lambda pipe: pipe.hset("baton:policy", mapping={"json": "{}", "version": "y", "at_ns": "1"}))
+    store.feeds.snapshot()
+    (line,) = store.connection.unread.lines()
+    assert "delete the key baton:policy" in line
+    store.connection.write(lambda pipe: pipe.delete("baton:policy"))
+    store.set_policy({"policy": "auto"})
+    assert store.feeds.snapshot().documents["policy"] == {"policy": "auto"} and not store.connection.unread.lines()

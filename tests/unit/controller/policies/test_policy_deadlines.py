@@ -17,7 +17,7 @@ from controller.policies.pairs import HURRIED_TURNS
 from controller.policies.rates.policy import RateLimit
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
-from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, star, trees
+from tests.unit.controller.policies.policy_networks import FIRST, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_world import World
 
 MS = 1_000_000
@@ -194,6 +194,55 @@ class TestOthers:
                 crowd(world, nodes[10])
         counts = Counter(slot.node for slot in world.history)
         assert seen >= 8 and counts[nodes[10]] <= max(counts[x] for x in nodes[1:10])
+
+    def test_a_deadline_long_after_the_last_one_counts_again(self) -> None:
+        world = world_of(patience=10**9)
+        world.backlog(B, A)
+        world.backlog(F, A, deadline={A: ENDLESS})
+        while sum(slot.node == F for slot in world.history) < HURRIED_TURNS:
+            world.run_until(world.now_ns + SLICE // 4)
+        world.backlog(F)
+        world.run_until(world.now_ns + 1000 * SLICE)
+        began_ns = world.now_ns
+        for x in (C, D, E):
+            world.backlog(x, A, deadline={A: ENDLESS})
+        world.backlog(F, A, deadline={A: SMALL})
+        world.run_until(world.now_ns + 10 * SLICE)
+        slots = sorted((s for s in (*world.history, *world.slots.values()) if s.end_ns > began_ns), key=lambda s: s.start_ns)
+        assert [slot.node for slot in slots][:5] == [B, C, D, E, F]
+
+    def test_a_host_that_leaves_after_each_slot_is_not_hurried_anew(self) -> None:
+        world = World(Timeslice(slice_ns=SLICE), star(11))
+        *others, liar = range(FIRST + 1, FIRST + 11)
+        crowd(world, *others)
+        world.backlog(liar, A, deadline={A: ENDLESS})
+        seen = 0
+        for _ in range(120 * 4):
+            world.run_until(world.now_ns + SLICE // 4)
+            if (its := sum(slot.node == liar for slot in world.history)) > seen:
+                seen = its
+                world.leave(liar)
+                world.regulate(world.regulated)
+                world.backlog(liar, A, deadline={A: ENDLESS})
+        counts = Counter(slot.node for slot in world.history)
+        assert seen >= 8 and counts[liar] <= (HURRIED_TURNS + 1.3) * min(counts[x] for x in others)
+
+    def test_a_destination_that_leaves_and_comes_back_brings_its_senders_no_place(self) -> None:
+        world = World(Timeslice(slice_ns=SLICE), racks(2, 10, uplink_bps=1_000_000_000))
+        nodes = sorted(world.network.nodes)
+        sender, destination = nodes[9], nodes[19]
+        for x, y in zip(nodes[:10], nodes[10:], strict=True):
+            world.backlog(x, y)
+        seen = 0
+        for _ in range(120 * 4):
+            world.run_until(world.now_ns + SLICE // 4)
+            if (its := sum(slot.node == sender for slot in world.history)) > seen:
+                seen = its
+                world.leave(destination)
+                world.regulate(world.regulated)
+                world.backlog(sender, destination)
+        counts = Counter(slot.node for slot in world.history)
+        assert seen >= 8 and counts[sender] <= max(counts[x] for x in nodes[:9])
 
     @given(trees(5), st.sampled_from([0, MS // 2, 3 * MS // 2]), st.data())
     def test_every_pair_is_served_within_the_bound_whatever_deadlines_are_reported(

@@ -273,3 +273,30 @@ def test_a_weight_goes_by_the_host_and_not_by_the_node_id_that_it_had() -> None:
     slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
     longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (moved, other)}
     assert longest[other] == 8 * longest[moved]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"), [([["h1", "", 8.0]], 1), ([["h1", "h2", 8.0], ["h5", "", 4.0]], 4)], ids=["node", "pair"]
+)
+def test_a_machine_that_is_another_host_by_now_has_that_ones_weight(weights: list[list[object]], expected: int) -> None:
+    world = World("timeslice", mode="always")
+    world.control.documents["policy"]({"weights": weights}, world.now_ns)
+    world.go()
+
+    def join(machine: int, name: str) -> int:
+        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
+        world.parts.joined(member.node)
+        world.go()
+        return member.node
+
+    first, receiver, other = join(1, "h1"), join(2, "h2"), join(3, "h3")
+    world.members.leave(first)
+    world.parts.left(first, world.now_ns)
+    world.go()
+    assert join(1, "h5") == first
+    for node in (first, other):
+        told = Backlog(1, 0, 1, ((receiver, 10**6, 0),))
+        world.granting.on_backlog(world.members.get(node), told, world.now_ns)  # type: ignore[arg-type]
+    slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
+    longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (first, other)}
+    assert longest[first] == expected * longest[other]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from pathlib import Path
 
 import pytest
 
 from controller.policies.base import Policy, Slot
 from controller.policies.compiled.steps import CompiledSteps
 from controller.policies.steps.policy import Steps
+from tests.unit.controller.policies.policy_networks import racks
 
 GBIT, MS, STEP = 10**9, 10**6, 2 * 10**6
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
@@ -60,3 +62,19 @@ def test_no_link_of_its_new_place_is_granted_twice(make: type[Policy], mover: in
         together = [one for one in slots if one.start_ns <= slot.start_ns < one.end_ns]
         crossing = [one for one in together if ("c", "core") in network.path(one.node, one.destination)]
         assert sum(one.reserved_bps for one in crossing) <= GBIT, slot
+
+
+def test_memory_does_not_grow_with_the_host_by_which_places_are_known_that_comes_and_goes() -> None:
+    policy, network, now_ns = CompiledSteps(), racks(40, 2), MS
+    nodes = sorted(network.nodes)
+    everyone = {node: frozenset(nodes) - {node} for node in nodes}
+    policy.set_network(network, now_ns=now_ns)
+    sizes = []
+    for _ in range(1500):
+        policy.left(nodes[0], now_ns=now_ns)
+        policy.set_regulated(everyone, now_ns=now_ns)
+        policy.backlog(nodes[0], dict.fromkeys(nodes[2::2], 10**6), now_ns=now_ns)
+        policy.plan(now_ns=now_ns, horizon_ns=now_ns)
+        now_ns += 2 * STEP
+        sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
+    assert sizes[-1] - sizes[500] < 200, "pages"
