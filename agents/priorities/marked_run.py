@@ -119,10 +119,18 @@ def _remove_left(outside: Path) -> None:
     """Removes the empty cgroups that others left which were killed."""
     for left in outside.glob(f"{NAME}*"):
         pid = left.name.removeprefix(NAME)
-        if pid.isdecimal() and not Path("/proc", pid).exists():
-            with suppress(OSError):  # what it ran is still there
+        if pid.isdecimal() and not Path("/proc", pid).exists() and not _populated(left):
+            with suppress(OSError):
                 for at, _, _ in os.walk(left, topdown=False):
                     Path(at).rmdir()
+
+
+def _populated(cgroup: Path) -> bool:
+    """Whether there are processes in it or below it: what was run there may still use its empty ones, too."""
+    try:
+        return "populated 1" in (cgroup / "cgroup.events").read_text()
+    except OSError:
+        return False
 
 
 def _remove(inside: Path, outside: Path) -> None:

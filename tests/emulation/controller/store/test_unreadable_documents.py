@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -17,6 +18,7 @@ from controller.coordinator.store_bridge import StoreBridge
 from controller.store.feeds import DOCUMENTS, IN_PARTS
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
+from protocol.key import Key
 from tests import needs
 from tests.emulation.operating import wait_for
 from webui.state.poller import Poller
@@ -128,6 +130,16 @@ def test_baton_free_opens_the_gates_though_no_event_can_be_written(store: Store,
     done = CliRunner().invoke(main, ["free", "--store", server.url])
     assert done.exit_code == 0 and "no event tells of it" in done.output
     assert store.override() == "free"
+
+
+def test_a_change_of_the_key_is_not_begun_anew_where_its_last_step_can_not_be_read(
+    store: Store, server: PrivateRedis, tmp_path: Path
+) -> None:
+    Key.generate(tmp_path / "key")
+    write_nonsense(store, "rotation")
+    done = CliRunner().invoke(main, ["key", "rotate", str(tmp_path / "key"), "--store", server.url])
+    assert done.exit_code == 1 and "delete the key baton:rotation" in done.output
+    assert not (tmp_path / "key.new").exists()
 
 
 def test_a_fabric_that_can_not_be_read_is_written_anew_by_its_next_publication(store: Store) -> None:

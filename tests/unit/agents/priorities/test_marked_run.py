@@ -119,5 +119,10 @@ def test_empty_cgroups_of_those_that_were_killed_are_removed_and_no_others(tmp_p
     (tmp_path / f"baton-mark-{gone}" / "a").mkdir(parents=True)
     for kept in f"baton-mark-{os.getppid()}", "baton-mark-x", "other-1":
         (tmp_path / kept).mkdir()
+    os.waitpid(used := os.spawnlp(os.P_NOWAIT, "true", "true"), 0)
+    (tmp_path / f"baton-mark-{used}" / "a").mkdir(parents=True)
+    (tmp_path / f"baton-mark-{used}" / "cgroup.events").write_text("populated 1\nfrozen 0\n")
     marked_run._remove_left(tmp_path)
-    assert {at.name for at in tmp_path.iterdir()} == {f"baton-mark-{os.getppid()}", "baton-mark-x", "other-1"}
+    assert (tmp_path / f"baton-mark-{used}" / "a").exists(), "what was run still does"
+    (tmp_path / f"baton-mark-{used}").rename(tmp_path / "used")
+    assert {at.name for at in tmp_path.iterdir()} == {f"baton-mark-{os.getppid()}", "baton-mark-x", "other-1", "used"}
