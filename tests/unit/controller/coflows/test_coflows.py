@@ -219,12 +219,14 @@ class TestDeadlines:
         assert made.deadlines.verdict(2).deadline == REFUSED  # type: ignore[union-attr]
 
     def test_a_thousand_that_are_opened_together_are_decided_in_tenths_of_a_second(self) -> None:
-        made, end_ns = order(), 10**12
+        end_ns, took_ns = 10**12, []
         flows = [(f"h{at}", f"g{at}", MB) for at in range(8)]
         coflows = [coflow(number, *flows, opened_ns=number, deadline_ns=end_ns) for number in range(1, 1_001)]
-        began_ns = time.thread_time_ns()
-        found = made.update(coflows)
-        assert time.thread_time_ns() - began_ns < 500 * MS
+        for _ in range(3):  # a look for garbage, or a busy neighbour's use of the caches, may come in between
+            made, began_ns = order(), time.thread_time_ns()
+            found = made.update(coflows)
+            took_ns.append(time.thread_time_ns() - began_ns)
+        assert min(took_ns) < 500 * MS
         assert {verdict.deadline for verdict in found.values()} == {ADMITTED}
         assert found[1_000].why.endswith("beside 999 admitted")
 
