@@ -15,15 +15,21 @@ from pathlib import Path
 import pytest
 
 from agents.bpf.build import object_path
+from agents.priorities.congestion_control import DCTCP
 from agents.priorities.marked_run import NoCgroup, own_cgroup
-from bench.karuna.coflow import coflow_star
+from bench.karuna.coflow import DeepPort, coflow_star
 from controller.coflows.client import CoflowClient
+from controller.coflows.coflow import Flow as HostFlow
 from controller.store.private_redis import PrivateRedis
 from controller.store.store import Store
 from ebpf.build import BuildError
 from ebpf.libbpf import BpfMap
 from emulation.netns import network_of
-from emulation.stack.star import SENDERS, star
+from emulation.stack import schemes
+from emulation.stack.star import RECEIVER, SENDERS, star
+from emulation.traffic import coflow_load
+from emulation.traffic.coflow_control import Control
+from emulation.traffic.coflow_load import ScheduledCoflow
 from protocol.flowmark import COFLOW_MAX, CoflowMark, FlowMark
 from tests.emulation.agents.priorities.tagged_wire import DSCP, Flow, ProgramTimer, Wire, tagged_pair
 
@@ -281,6 +287,25 @@ def test_what_is_opened_at_the_store_and_sent_by_hosts_is_the_dscp_of_every_host
         assert urgent.dscp() != 7
         second.close()
         other.wait_for(6)  # as a coflow that is not known yet
+
+
+class Stopped(Control):
+    """Stands still for a while at the beginning, as does a process without a processor."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def serve(self, now_ns: int) -> int:
+        time.sleep(self._seconds)
+        self._seconds = 0.0
+        return super().serve(now_ns)
+
+
+def test_a_coflow_that_is_opened_late_is_told_to_be_late() -> None:
+    coflow = ScheduledCoflow(1, 0, (HostFlow(SENDERS[0], RECEIVER, 1_500),))
+    with schemes.on_star(DeepPort("dctcp", DCTCP)) as laid:
+        (found,) = coflow_load.run(laid.emulated, [coflow], control=Stopped(0.2))
+    assert found.cct_ns is not None and found.late_ns > 150_000_000
 
 
 def test_without_an_order_the_bench_has_no_tagger_that_would_part_flows_into_two_queues() -> None:
