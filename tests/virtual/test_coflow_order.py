@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def times_of(experiment: str) -> dict[str, list[float]]:
     """What coflow_run.py printed: ms by place in a burst."""
-    program = [sys.executable, "-m", "tests.virtual.coflow_run", experiment]
+    program = [sys.executable, "-m", "tests.virtual.inside.coflow_run", experiment]
     argv = [sys.executable, "-m", "cli.main", "virtual", "run", "--", *program]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=580)
     assert done.returncode == 0, done.stderr
