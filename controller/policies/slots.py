@@ -148,8 +148,9 @@ class Slots:
 
     def free(self, resources: Iterable[Resource[Pair]]) -> None:
         """Has those which wait for these resources tried at the next selection."""
-        self.freed.update(dict.fromkeys(resources))
-        self.more = True
+        freed = dict.fromkeys(resources)
+        self.freed.update(freed)
+        self.more = self.more or bool(freed)
 
     def loosen(self, pair: Pair) -> None:
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.policies.base import Plan
 from controller.policies.hybrid import Hybrid
 from controller.policies.pairs import Pair
 from controller.policies.slots import GRANTS_AT_ONCE
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies import oracle_timeslice as oracle
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
-from tests.unit.controller.policies.policy_networks import FIRST, MBIT, TreeNetwork, star, trees
+from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, TreeNetwork, racks, star, trees
 from tests.unit.controller.policies.policy_slices import MS, SLICE, A, B, C, D, E, examples, timeslice
 from tests.unit.controller.policies.policy_world import World
 
@@ -254,3 +255,29 @@ class TestStarvation:
         for x in range(FIRST + 1, FIRST + 30):
             times = [slot.start_ns for slot in world.history if slot.node == x]
             assert all(b - a == 29 * SLICE for a, b in pairwise(times)) and len(times) >= 3
+
+
+def plans_of_crowded_racks(seed: int, *, told_again: bool) -> list[Plan]:
+    """Plans of one slot each while backlogs change; with `told_again` the policy hears of the same network before each."""
+    dice, now_ns, network = Random(seed), MS, racks(2, 4, uplink_bps=2 * GBIT)
+    policy, nodes = Timeslice(at_once=1, patience=2), network.nodes
+    policy.set_network(network, now_ns=now_ns)
+    policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=now_ns)
+    plans = []
+    for _ in range(200):
+        kind, node = dice.random(), dice.choice(nodes)
+        if kind < 0.4:
+            others = dice.sample(nodes, dice.randrange(len(nodes)))
+            policy.backlog(node, {other: 5000 for other in others if other != node}, now_ns=now_ns)
+        else:
+            now_ns += dice.randrange(1, 2 * MS) if kind < 0.6 else 1
+        if told_again:
+            policy.set_network(network, now_ns=now_ns)
+        plans.append(policy.plan(now_ns=now_ns, horizon_ns=now_ns + 5 * MS))
+    return plans
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_to_hear_of_the_same_network_again_changes_no_plan(seed: int) -> None:
+    """It frees nothing, so a selection that one plan has left to the next goes on where it was."""
+    assert plans_of_crowded_racks(seed, told_again=True) == plans_of_crowded_racks(seed, told_again=False)
