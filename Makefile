@@ -103,7 +103,10 @@ simulation: setup
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; fi
 	@$(BIN)/python -m simulation.toolchain
 
+# What `make test` draws the same each time is drawn anew here, so many times.
+DRAWS ?= 5
 fuzz: setup
+	for each in $$(seq $(DRAWS)); do BATON_DRAWS=anew $(PYTEST) -n 2 -m hypothesis tests/unit tests/fuzz || exit; done
 	$(BIN)/baton bench fuzz --seconds 60 --json results/fuzz.json
 
 # Not part of `make test`: the kernel's tests on Debian's own kernel, under QEMU without KVM. It is unpacked, not installed.

@@ -24,6 +24,7 @@ def run_sanitized(module: str, variable: str, sources: Iterable[Path], folder: P
     environment = os.environ | {
         variable: str(folder), "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", module], env=environment, capture_output=True, text=True, check=False)
+    program = f"import runpy, tests.conftest; runpy.run_module({module!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout

@@ -179,6 +179,7 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 		for (uint32_t pair; (pair = list ? node->to : node->from) != NONE; forget_pair(core, pair))
 			if (core->pairs[pair].last > node->left_at)
 				node->left_at = core->pairs[pair].last;
+	node->last = node->left_at;
 	if (node->heard) {
 		node->heard = false;
 		if (node->before != NONE)

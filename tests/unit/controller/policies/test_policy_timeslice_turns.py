@@ -120,6 +120,19 @@ class TestLeaving:
         assert world.leave(A).revokes == [slot]
         assert not world.running()
 
+    def test_who_left_and_came_back_is_after_a_node_that_was_served_less_recently(self) -> None:
+        """Both pairs go on from the turn of D -> A; of their nodes C was served before that, and A counts as served then."""
+        world = World(timeslice(), star(4))
+        for node, destination in ((C, B), (D, A)):
+            world.backlog(node, destination)
+            world.now_ns += SLICE
+            world.backlog(node)
+        world.leave(A)
+        world.tell_backlog(A, B)
+        world.tell_backlog(C, A)
+        first, second = sorted(world.plan().grants, key=lambda slot: slot.slot)
+        assert (first.node, second.node) == (C, A)
+
     def test_a_changed_fabric_revokes_only_what_no_longer_fits(self) -> None:
         world = World(timeslice(), star(5))
         world.backlog(A, B)

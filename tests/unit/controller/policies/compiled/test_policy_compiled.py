@@ -214,6 +214,7 @@ def several(examples: int, steps: int) -> settings:
     )  # fmt: skip
 
 
+@pytest.mark.hypothesis
 def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
     run_state_machine_as_test(BothKinds, settings=several(40, 30))  # type: ignore[no-untyped-call]
 

@@ -101,6 +101,7 @@ class BothAutos(BothKinds):
             self.plan()
 
 
+@pytest.mark.hypothesis
 def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
     run_state_machine_as_test(BothAutos, settings=several(20, 20))  # type: ignore[no-untyped-call]
 

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
@@ -74,6 +75,7 @@ class BothRates(BothKinds):
         self.many_slots_pass(leases * LEASE // (4 * MS))
 
 
+@pytest.mark.hypothesis
 def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
     run_state_machine_as_test(BothRates, settings=several(40, 30))  # type: ignore[no-untyped-call]
 

@@ -48,6 +48,7 @@ class BothSteps(BothKinds):
         self.start([star(8), racks(2, 4, uplink_bps=2 * GBIT), star(8, rates={FIRST: GBIT}), *drawn], first, lead_ns, crowded)
 
 
+@pytest.mark.hypothesis
 def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
     run_state_machine_as_test(BothSteps, settings=several(100, 40))  # type: ignore[no-untyped-call]
 
