@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
+SOME = Number(0, 1, min_open=True)
+"""A share above 0: in `Settings` and `Mixture` 0 stands for any."""
 READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
 """The options that count with each of these."""
 MOST_FLOWS, MOST_NODES = 10_000_000, 1_000
@@ -29,7 +31,7 @@ FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=
 COLUMNS = (
     ("scheme", "scheme"), ("load", "load"), ("missed", "missed"), ("mean_ms", "mean ms"), ("p95_ms", "p95"), ("p99_ms", "p99"),
     ("small_mean_ms", "small mean"), ("small_p99_ms", "small p99"), ("large_mean_ms", "large mean"),
-    ("slowdown_mean", "slowdown"), ("wall_s", "took s"),
+    ("slowdown_mean", "slowdown"), ("unfinished", "never ended"), ("wall_s", "took s"),
 )  # fmt: skip
 
 
@@ -52,12 +54,12 @@ COLUMNS = (
 @click.option("--deadline-mean", default="5ms", show_default=True, help="Exponential; at least 0.5 ms, and the slack.")
 @click.option("--deadline-most", default="1MB", show_default=True, help="Larger flows have no deadline.")
 @click.option("--slack", type=SLACK, default=1.25, show_default=True, help="Least deadline, in times of the flow alone.")
-@click.option("--deadline-reserved", type=SHARE, help="Share of a sender's link that deadlines ask for.  [default: any]")
+@click.option("--deadline-reserved", type=SOME, help="Share of a sender's link that deadlines ask for.  [default: any]")
 @click.option("--deadline-least", default="500us", show_default=True, help="The shortest deadline.")
 @click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
-@click.option("--admit", type=SHARE, help="Share of a receiver's link that deadlines may need.  [default: any]")
+@click.option("--admit", type=SOME, help="Share of a receiver's link that deadlines may need.  [default: any]")
 @click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
 @click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
 @click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
@@ -75,22 +77,23 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
     simulation`.
     """
     from simulation.run import RunError
-    from simulation.sweep import ClusterError, FolderError
+    from simulation.sweep import ClusterError, FolderError, all_kept
     from simulation.toolchain import ToolchainError, why_missing
 
     _refuse_unread("validate" if validate else "xco" if xco is not None else "")
     make_room(json_file, options["plot_file"])
-    missing = "" if options["scheduler"] else why_missing()
-    if missing:
-        raise click.ClickException(missing)
     console = make_console()
     try:
+        cases = [] if validate or xco is not None else _cases(**options)
+        folder = None if options["again"] else options["folder"]
+        if not options["scheduler"] and not (cases and folder and all_kept(cases, folder)) and (missing := why_missing()):
+            raise click.ClickException(missing)
         if validate:
             _validate(console, options["flows"], json_file)
         elif xco is not None:
             _xco(console, int(xco), options["control_delay"], json_file)
         else:
-            _sweep(console, _cases(**options), json_file, **options)
+            _sweep(console, cases, json_file, **options)
     except FolderError as error:
         raise click.BadParameter(f"{error}; name another folder", param_hint="--folder") from None
     except (RunError, ClusterError, ToolchainError, ValueError, OSError) as error:

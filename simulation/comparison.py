@@ -85,6 +85,8 @@ class Gain(NamedTuple):
     high: float | None
     missed: float | None
     rival_missed: float | None
+    unfinished: tuple[int, int] = (0, 0)
+    """Flows of Karuna and of the rival that never ended: no percentile has them."""
 
     @property
     def median(self) -> float:
@@ -98,6 +100,9 @@ class Gain(NamedTuple):
             words += f" (median of {len(self.by_seed)} seeds; mean's 95 % interval {-self.high:+.1%} to {-self.low:+.1%})"
         if self.missed is not None and self.rival_missed is not None:
             words += f"; deadlines missed {self.missed:.1%}, {self.rival} {self.rival_missed:.1%}"
+        if any(self.unfinished):
+            ours, theirs = self.unfinished
+            words += f"; not counted, for they never ended: {ours} of Karuna's, {theirs} of {self.rival}'s"
         return words
 
 
@@ -117,7 +122,13 @@ def gains(results: Iterable[Mapping[str, Any]]) -> list[Gain]:
                 missed, theirs_missed = (
                     _median(one["deadlines"]["missed"] for one in side) for side in zip(*pairs, strict=True)
                 )
-                found.append(Gain(workload, load, rival, parts, *interval(parts), missed, theirs_missed))
+                unfinished = [
+                    sum(one["without_deadline"]["all"]["unfinished"] for one in side) for side in zip(*pairs, strict=True)
+                ]
+                limits = interval(parts)
+                found.append(
+                    Gain(workload, load, rival, parts, *limits, missed, theirs_missed, (unfinished[0], unfinished[1]))
+                )
     return found
 
 

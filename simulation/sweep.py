@@ -40,6 +40,11 @@ def kept(case: Case, folder: Path) -> Result | None:
     return None
 
 
+def all_kept(cases: Sequence[Case], folder: Path) -> bool:
+    """Whether nothing is left to simulate."""
+    return all(kept(case, folder) is not None for case in cases)
+
+
 def keep(result: Result, folder: Path) -> None:
     """Writes a result's file, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,7 @@ def sweep(
     missing = [case for case in cases if case.key not in found]
     if missing:
         _prepare(folder)
-    runs = _on_cluster(missing, scheduler) if scheduler else _here(missing, tell, jobs)
+    runs = _on_cluster(missing, scheduler) if scheduler and missing else _here(missing, tell, jobs)
     for case, result in runs:
         keep(result, folder)
         found[case.key] = result

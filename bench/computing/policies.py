@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import platform
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Hashable
@@ -24,6 +23,7 @@ from typing import Any
 from controller.policies.base import Policy, Slot
 from controller.policies.hybrid import Hybrid
 from controller.policies.timeslice import Timeslice
+from emulation.measuring.measure import percentile
 
 SIZES = (5, 50, 500, 5000)
 EVENTS = 2_000
@@ -133,7 +133,7 @@ class _Schedule:
         self._plan()
         fabric_ns = time.perf_counter_ns() - began
         count = sum(map(len, self._samples.values()))
-        shown: dict[str, Any] = {event: _spread(times) for event, times in self._samples.items() if len(times) > 1}
+        shown: dict[str, Any] = {event: _spread(times) for event, times in self._samples.items() if times}
         return {**shown, "fabric": round(fabric_ns / 1e3, 1), "grants": round(self._grants / count, 2)}
 
     def _run_until(self, then_ns: int) -> None:
@@ -169,9 +169,8 @@ class _Schedule:
 
 
 def _spread(times_ns: list[int]) -> dict[str, float]:
-    cuts = statistics.quantiles(times_ns, n=100)
-    values = {"p50": cuts[49], "p99": cuts[98], "max": max(times_ns)}
-    return {name: round(value / 1e3, 1) for name, value in values.items()}
+    values = {"p50": percentile(times_ns, 50), "p99": percentile(times_ns, 99), "max": max(times_ns)}
+    return {name: round((value or 0) / 1e3, 1) for name, value in values.items()}
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any
 
 from bench.computing import frames
+from emulation.measuring.measure import percentile
 from protocol.auth import Guard
 from protocol.key import Key
 from protocol.keyring import KeyRing
@@ -124,7 +125,7 @@ def _measure(operation: Callable[[bytes], object], sent: Sequence[bytes]) -> dic
     return {
         "min": round(min(samples)),
         "p50": round(statistics.median(samples)),
-        "p99": round(statistics.quantiles(samples, n=100)[98]),
+        "p99": round(percentile(samples, 99) or 0.0),
     }
 
 

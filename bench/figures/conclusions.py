@@ -144,12 +144,15 @@ def _deadlines(record: Record) -> Found:
     mcp = (early.get("mcp") or 0.0, late.get("mcp") or 9.0)
     checks = [
         Check(
-            of(f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline", "mcp"),
+            of(
+                f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline"
+                if early.get("mcp") is not None else "MCP ends no flow", "mcp"
+            ),
             mcp[0] >= 0.85 and mcp[1] <= 1 and not open_.get("mcp"),
         ),
         Check(f"it leaves others {left.get('mcp') or 0:.0%} of the rest", (left.get("mcp") or 0) >= 0.9),
         Check(
-            of(f"DCTCP ends some at {late.get('dctcp') or 0:.2f}", "dctcp"),
+            of(f"DCTCP ends {'none' if (end := late.get('dctcp')) is None else f'some at {end:.2f}'}", "dctcp"),
             (late.get("dctcp") or 0) > 1 or bool(open_.get("dctcp")),
         ),
         Check(f"EDF takes the link from others: it ends some at {early.get('edf') or 0:.2f}", (early.get("edf") or 9) < 0.5),

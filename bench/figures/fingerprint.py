@@ -1,7 +1,8 @@
 """What decides a figure, as a hash: the code that measures it, and its command. An edge: reads sources.
 
 A module's code is its own and that of every module of the project that it imports or names as a program (`python -m NAME`),
-and so on, with the programs in C and the data in their folders. A figure whose hash has not changed need not run again.
+and so on, with the programs in C and the data in their folders, and in folders below these that hold no module. A figure whose
+hash has not changed need not run again.
 """
 
 from __future__ import annotations
@@ -52,8 +53,17 @@ def code(module: str, *, virtual: bool = False, root: Path = ROOT) -> list[Path]
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     modules = set(seen.values())
-    data = {file for path in modules for file in path.parent.iterdir() if file.suffix in DATA and path.parent != root}
+    data = {file for folder in {path.parent for path in modules} - {root} for file in _data(folder)}
     return sorted(modules | data)
+
+
+def _data(folder: Path) -> Iterator[Path]:
+    """The programs and data of a package: such as those in C in controller/policies/core, which no module names."""
+    for file in folder.iterdir():
+        if file.is_dir() and not any(one.name != "__init__.py" for one in file.glob("*.py")):
+            yield from _data(file)
+        elif file.suffix in DATA:
+            yield file
 
 
 def _path(root: Path, name: str) -> Path | None:

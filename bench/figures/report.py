@@ -81,7 +81,7 @@ def section(entry: Entry, directory: Path) -> Section:
         return Section(entry, state)
     try:
         return _measured(entry, state, directory, pictures.load(directory))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # whatever is wrong with one record, the page shows the other figures
         line = f"its record is not as expected: {type(error).__name__}: {error}"
         return Section(entry, state._replace(status="failed", line=line))
 

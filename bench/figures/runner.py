@@ -29,6 +29,8 @@ MOST_S = 3600.0
 """A figure that takes longer has failed."""
 BEING_MADE = ".new"
 """How the name of a folder ends as long as its figure is measured; then it takes the place of the earlier one."""
+FAILED = ".failed"
+"""How the name of a folder ends whose figure was measured again and failed, while its earlier record holds."""
 STATE, OUTPUT, ERRORS, RECORD = "state.json", "output.txt", "errors.txt", "record.json"
 
 
@@ -78,6 +80,7 @@ class _Running:
     directory: Path
     process: subprocess.Popen[bytes]
     begun_s: float
+    late: bool = False
 
 
 class Runner:
@@ -132,8 +135,8 @@ class Runner:
                     ended(one.entry, found[one.entry.name])
                 tell(self._progress(waiting, total_s))
         finally:
+            _end(*(one.process for one in self._running))
             for one in self._running:
-                _end(one.process)
                 shutil.rmtree(one.directory, ignore_errors=True)
         return found
 
@@ -153,7 +156,8 @@ class Runner:
         self._running.append(_Running(entry, key, directory, process, time.monotonic()))
 
     def _over(self, one: _Running) -> bool:
-        if time.monotonic() - one.begun_s > MOST_S:
+        if time.monotonic() - one.begun_s > MOST_S and one.process.poll() is None:
+            one.late = True
             _end(one.process)
         return one.process.poll() is not None
 
@@ -161,7 +165,9 @@ class Runner:
         seconds = round(time.monotonic() - one.begun_s, 1)
         self._pace = 0.5 * self._pace + 0.5 * seconds / self._expected(one.entry)
         line = ""
-        if one.process.returncode:
+        if one.late:
+            line = f"it took longer than {MOST_S / 60:.0f} minutes"
+        elif one.process.returncode:
             said = _last_line(one.directory / ERRORS) or _last_line(one.directory / OUTPUT)
             line = said or f"it ended with status {one.process.returncode} and printed nothing"
         else:
@@ -169,7 +175,12 @@ class Runner:
                 self._draw(one.entry, one.directory)
             except Exception as error:  # whatever is wrong with one picture, the other figures are measured
                 line = f"the picture: {type(error).__name__}: {error}"
-        kept = self._results / one.entry.name
+        kept, before = self._results / one.entry.name, self._known[one.entry.name]
+        if line and before.status == "done" and before.key == one.key:  # measured again for nothing
+            failed = self._results / f"{one.entry.name}{FAILED}"
+            shutil.rmtree(failed, ignore_errors=True)
+            one.directory.rename(failed)
+            return State("failed", one.key, seconds, f"{line} (the earlier record is kept; see {failed.name})", _now())
         shutil.rmtree(kept, ignore_errors=True)
         one.directory.rename(kept)
         return self._keep(one.entry, State("failed" if line else "done", one.key, seconds, line, _now()))
@@ -196,16 +207,22 @@ class Runner:
         return Progress(tuple(one.entry.name for one in self._running), max(0.0, min(1.0, share)), left_s)
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Ends a command in order: it ends its guest or its box itself."""
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
+def _end(*processes: subprocess.Popen[Any]) -> None:
+    """Ends commands in order: each ends its guest or its box itself. An interrupt meanwhile ends them at once."""
+    for process in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            process.send_signal(signal.SIGTERM)
+    until_s = time.monotonic() + END_S
+    try:
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until_s - time.monotonic()))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def _last_line(log: Path) -> str:

@@ -84,7 +84,7 @@ def transition(leaving: Sequence[int], coming: Sequence[int], at: int, steady: f
     """
     window = range(at, min(at + most, len(coming)))
     full = next((bucket for bucket in window if coming[bucket] >= FULL * steady), None)
-    if full is None or not steady:
+    if full is None or not steady or leaving[window[-1]]:
         return None
     last = max((bucket for bucket in window if leaving[bucket]), default=at - 1)
     return max(full, last) + 1 - at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -120,7 +121,10 @@ class TestFingerprint:
         found = {path.relative_to(ROOT).as_posix() for path in code("emulation.stack.demo", virtual=True)}
         for part in ("agents/agent.py", "agents/bpf/classify.bpf.c", "agents/reflex/reflex.c", "controller/app.py",
                      "controller/coordinator/coordinator.py", "controller/coordinator/store_bridge.py", "protocol/messages.py",
-                     "emulation/traffic/workloads.py", "emulation/virtual/kernel.patch"):  # fmt: skip
+                     "emulation/traffic/workloads.py", "emulation/virtual/kernel.patch",
+                     "controller/policies/core/schedule/schedule.c", "controller/policies/core/plan.h",
+                     "controller/switch_queues/bpf/switch_queues.bpf.c", "emulation/fabric/bpf/departure.bpf.c",
+                     "ebpf/include/wire.h"):  # fmt: skip
             assert part in found
         assert not any(name.startswith(("webui/", "bench/", "tests/")) for name in found)
 
@@ -217,6 +221,44 @@ class TestRunner:
         assert {path.name: path.read_bytes() for path in (tmp_path / "hangs").iterdir()} == before
         assert [path.name for path in tmp_path.iterdir()] == ["hangs"]
 
+    def test_a_second_interrupt_leaves_nothing_running(self, tmp_path: Path) -> None:
+        words = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(100)"
+        runner = self.runner([an_entry("a"), an_entry("b")], tmp_path)
+        runner._command = lambda entry, record: [sys.executable, "-ISc", words]
+        processes = list[Any]()
+
+        def tell(progress: Progress) -> None:
+            if all((tmp_path / f"{name}.new" / "output.txt").read_text() for name in ("a", "b")):
+                processes.extend(one.process for one in runner._running)
+                signal.signal(signal.SIGALRM, signal.default_int_handler)
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                raise KeyboardInterrupt
+
+        before = signal.getsignal(signal.SIGALRM)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                runner.run(tell, lambda entry, state: None)
+            assert len(processes) == 2 and all(process.poll() is not None for process in processes)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            for process in processes:
+                process.kill()
+
+    def test_a_figure_that_fails_when_it_is_measured_again_keeps_its_record(self, tmp_path: Path) -> None:
+        (tmp_path / "fails").mkdir()
+        (tmp_path / "fails" / "state.json").write_text(json.dumps(State("done", "key", 9.0, "", "2026")._asdict()))
+        (tmp_path / "fails" / "record.json").write_text("{}")
+        found, _, _ = self.run(self.runner([an_entry("fails")], tmp_path, again=True))
+        assert found["fails"].status == "failed" and "there is no fabric" in found["fails"].line
+        assert read_state(tmp_path / "fails").status == "done" and (tmp_path / "fails" / "record.json").exists()
+        assert "there is no fabric" in (tmp_path / "fails.failed" / "errors.txt").read_text()
+
+    def test_a_figure_that_takes_too_long_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("bench.figures.runner.MOST_S", 0.3)
+        found, _, _ = self.run(self.runner([an_entry("hangs")], tmp_path))
+        assert found["hangs"].status == "failed" and "longer than" in found["hangs"].line
+
     def test_a_figure_in_real_time_has_the_machine_for_itself(self, tmp_path: Path) -> None:
         entries = [an_entry("real", "bench", "host-control"), an_entry("a"), an_entry("b"), an_entry("c")]
         _, ended, said = self.run(self.runner(entries, tmp_path))
@@ -308,6 +350,24 @@ class TestReport:
     def test_values_stand_beside_published_ones(self, page: Page) -> None:
         assert "959" in page.words and "published: near 1000 & more" in page.words and "timeslice" in page.words
 
+    @pytest.mark.parametrize(
+        ("name", "record"),
+        [
+            ("karuna-queues", {"runs": []}),
+            ("karuna-microbench", {"runs": [{"scheme": {"name": "cubic"}, "queue_packets": {"p50": 1}, "goodput_mbps": 1}]}),
+            ("xco-mix", {"verdict": "so", "compared": [{"what": "a", "published": {}, "ours": {"auto": float("inf")}}]}),
+        ],
+    )  # fmt: skip
+    def test_a_record_that_cannot_be_read_spoils_no_other_figure(
+        self, name: str, record: dict[str, Any], tmp_path: Path
+    ) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_text(json.dumps({"environment": {}, "confidence": {}, **record}))
+        (tmp_path / name / "state.json").write_text(json.dumps(State("done", "key")._asdict()))
+        found = report.write([an_entry(name), an_entry("missing")], tmp_path, tmp_path / "report.html")
+        assert found[0].state.status == "failed" and "not as expected" in found[0].state.line
+        assert (tmp_path / "report.html").exists()
+
     def test_a_failure_and_what_was_not_measured_are_shown_as_such(self, page: Page) -> None:
         assert "It failed: Error: <no> & nothing" in page.words and "It has not been measured." in page.words
         assert "its record is not as expected" in page.words
@@ -347,6 +407,14 @@ class TestConclusions:
     def test_the_demo_is_as_published_if_timeslices_fill_the_link(self) -> None:
         assert conclude("demo", self.demo(955.0)).verdict.startswith("As published: with timeslices 955 to 955 of 1000 Mb/s")
         assert "but not: with timeslices 500" in conclude("demo", self.demo(500.0)).verdict
+
+    def test_of_flows_that_never_ended_no_time_is_claimed(self) -> None:
+        def run(scheme: str, parts: list[float | None]) -> dict[str, Any]:
+            return {"scheme": {"name": scheme}, "completion_over_deadline": parts, "background_of_what_is_left": 0.95}
+
+        said = conclude("karuna-deadlines", {"runs": [run("mcp", [None] * 2), run("dctcp", [None]), run("edf", [0.2])]}).verdict
+        assert "but not: MCP ends no flow, 2 never" in said and "DCTCP ends none, 1 never" in said
+        assert "0.00" not in said and "9.00" not in said
 
     @staticmethod
     def delays(agent: str, off: dict[str, Any], leaked: dict[str, Any], size: int = 64) -> dict[str, Any]:

@@ -48,6 +48,9 @@ class TestTransition:
     def test_a_set_that_gets_nothing_at_all_has_none(self) -> None:
         assert transition([10, 10, 10, 10], [0, 0, 0, 0], 2, 0, 2) is None
 
+    def test_an_old_set_that_is_never_silent_has_none(self) -> None:
+        assert transition([10, 10, 1, 1, 1, 1], [0, 0, 9, 9, 9, 9], 2, 10, 4) is None
+
     @given(st.integers(0, 20), st.integers(0, 20))
     def test_idle_buckets_before_the_new_set_count(self, idle: int, old: int) -> None:
         coming = [0] * idle + [10] * 30

@@ -407,6 +407,8 @@ def test_doctor_refuses_options_that_only_a_comparison_of_hosts_reads() -> None:
         (("--validate", "--xco", "23"), "--xco"),
         (("--validate", "--control-delay", "1ms"), "--control-delay"),
         (("--control-delay", "1ms"), "--control-delay"),
+        (("--admit", "0"), "--admit"),
+        (("--deadline-reserved", "0"), "--deadline-reserved"),
         (("--slack", "nan"), "--slack"),
         (("--slack", "inf"), "--slack"),
         (("--seed", "-1"), "--seed"),

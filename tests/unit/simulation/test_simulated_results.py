@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from cli.simulate import COLUMNS
 from emulation import cdfs
 from simulation import sweep as sweep_module
 from simulation import toolchain
@@ -101,6 +103,14 @@ class TestComparison:
         assert gain.by_seed == pytest.approx((0.2, 0.1, 0.3)) and gain.median == pytest.approx(0.2)
         assert (gain.low, gain.high) == pytest.approx((0.2 - 4.303 * 0.1 / 3**0.5, 0.2 + 4.303 * 0.1 / 3**0.5), abs=1e-3)
         assert "20.0% below pfabric's (median of 3 seeds" in str(gain)
+
+    def test_flows_that_never_ended_are_told_beside_a_gain(self) -> None:
+        ours, theirs = result("karuna", 0.1, 5), result("pfabric_edf", 0.1, 10)
+        ours["without_deadline"]["all"]["unfinished"], theirs["without_deadline"]["all"]["unfinished"] = 3, 0
+        assert "never ended: 3 of Karuna's, 0 of pfabric_edf's" in str(gains([ours, theirs])[0])
+        assert "unfinished" in dict(COLUMNS), "and in the table"
+        ours["without_deadline"]["all"]["unfinished"] = 0
+        assert "never ended" not in str(gains([ours, theirs])[0])
 
     def test_one_seed_has_no_interval(self) -> None:
         (gain,) = gains([result("karuna", 0.0, 8), result("pfabric", 0.0, 10)])
@@ -284,6 +294,24 @@ class TestCluster:
             assert len(list(tmp_path.iterdir())) == 1
         finally:
             code_digest.cache_clear()
+
+    def test_where_all_is_kept_nobody_asks_the_cluster_nor_for_ns3(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case = Case("karuna", "web_search_ns2", 0.8, 5, margin=0.1)
+        keep({**result("karuna", 0.1, 5), "case": case.described(), "key": case.key}, tmp_path)
+        monkeypatch.setitem(sys.modules, "dask", None)
+        assert sweep([case], tmp_path, lambda _, done: None, jobs=1, scheduler="tcp://gone:8786")
+        monkeypatch.setattr(toolchain, "why_missing", lambda: "no ns-3 here")
+        words = ["--scheme", "karuna", "--load", "0.8", "--flows", "5", "--folder", str(tmp_path)]
+        from cli.simulate import simulate
+
+        found = CliRunner().invoke(simulate, words)
+        case = Case("karuna", "web_search_ns2", 0.8, 5, fabric=SIZES["small"], margin=0.1)
+        assert found.exit_code == 1 and "no ns-3 here" in found.output  # another fabric
+        keep({**result("karuna", 0.1, 5), "case": case.described(), "key": case.key}, tmp_path)
+        found = CliRunner().invoke(simulate, words)
+        assert found.exit_code == 0 and "karuna" in found.output, found.output
 
     def test_a_worker_of_other_code_is_named_and_its_result_not_kept(self, answers: list[Any], tmp_path: Path) -> None:
         answers.append({**result("karuna", 0.1, 5), "code": "another"})
