@@ -177,7 +177,7 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 		node->left_at = node->last;
 	for (uint32_t list = 0; list < 2; list++)
 		for (uint32_t pair; (pair = list ? node->to : node->from) != NONE; forget_pair(core, pair))
-			if (core->pairs[pair].last > node->left_at)
+			if (core->pairs[pair].number && core->pairs[pair].last > node->left_at)
 				node->left_at = core->pairs[pair].last;
 	node->last = node->left_at;
 	if (node->heard) {

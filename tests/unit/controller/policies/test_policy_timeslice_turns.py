@@ -133,6 +133,23 @@ class TestLeaving:
         first, second = sorted(world.plan().grants, key=lambda slot: slot.slot)
         assert (first.node, second.node) == (C, A)
 
+    def test_a_pair_that_was_never_regulated_is_no_turn_of_who_leaves(self) -> None:
+        """B's last turn is later than C's; A only waited for B, and needed no slot for that."""
+        world = World(timeslice(), star(4))
+        for node, destination in ((C, D), (D, B)):
+            world.backlog(node, destination)
+            world.now_ns += SLICE
+            world.backlog(node)
+        world.leave(B)
+        world.regulate({})
+        world.backlog(A, B)
+        world.leave(A)
+        world.regulate({node: frozenset({A, B, C, D}) - {node} for node in (A, B, C, D)})
+        world.tell_backlog(C, D)
+        world.tell_backlog(A, C)
+        first, second = sorted(world.plan().grants, key=lambda slot: slot.slot)
+        assert (first.node, second.node) == (A, C)
+
     def test_a_changed_fabric_revokes_only_what_no_longer_fits(self) -> None:
         world = World(timeslice(), star(5))
         world.backlog(A, B)
