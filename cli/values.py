@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
 from collections.abc import Callable, Collection
@@ -59,6 +60,14 @@ class Number(click.FloatRange):
         return number
 
 
+def operator() -> str:
+    """Who runs this command, for the record: the number of a user without a name, as containers have."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
 def interface_name(option: str, text: str) -> str:
     """A name that an interface can have (the kernel's dev_valid_name), unchanged. Ends the command with an error otherwise."""
     if not 0 < len(text.encode()) < 16 or text in (".", "..") or not text.isprintable() or set("/: ") & set(text):
@@ -72,7 +81,7 @@ def refuse(names: Collection[str], why: str) -> None:
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option.opts[0]} {why}; leave it out")
+            raise click.UsageError(f"{option.opts[0] if option.opts[0].startswith('-') else '--'} {why}; leave it out")
 
 
 def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:

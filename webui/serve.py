@@ -56,7 +56,11 @@ def check(store: str, settings: WebSettings) -> None:
     if (settings.cert is None) != (settings.key is None):
         raise CannotServe("cert, key: only one is given; give both, or neither")
     for name, path in (("cert", settings.cert), ("key", settings.key)):
-        if path is not None and not path.is_file():
+        try:
+            missing = path is not None and not path.is_file()
+        except OSError as error:
+            raise CannotServe(f"{name}: {path}: {error.strerror}; run this as a user who may read it") from None
+        if missing:
             raise CannotServe(f"{name}: {path} does not exist; name a PEM file")
     if settings.key is not None and (complaint := open_to_others(settings.key.stat(), user=os.geteuid())):
         raise CannotServe(f"key: {settings.key}: {complaint}")
@@ -70,8 +74,9 @@ def check(store: str, settings: WebSettings) -> None:
         with contextlib.closing(socket.socket(family[0], family[1])) as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(family[4])
-    except OSError as error:
-        raise CannotServe(f"listen: {address(settings)}: {error.strerror}; choose another address or port") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no host's name"
+        raise CannotServe(f"listen: {address(settings)}: {why}; choose another address or port") from None
 
 
 def run(store: str, settings: WebSettings) -> None:

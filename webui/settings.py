@@ -37,6 +37,6 @@ class WebSettings:
 STORE, SETTINGS, POLLER, PLACES = "baton.store", "baton.settings", "baton.poller", "baton.places"
 """The names of the store, the settings, the poller and the places of event streams in `Flask.extensions`."""
 
-SUBSCRIPTION, USER = "baton.subscription", "baton.user"
-"""The names in a request's WSGI environment under which the application leaves the `Subscription` of an event stream, and the
-user who sent the request."""
+SUBSCRIPTION, USER, STILL = "baton.subscription", "baton.user", "baton.still"
+"""The names in a request's WSGI environment under which the application leaves the `Subscription` of an event stream, the
+user who sent the request, and a function that tells later whether this user still has access."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import open_store, store_options
-from cli.values import FILE
+from cli.values import FILE, operator
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from protocol.bodies.text import packed_text
 from protocol.key import KeyFileError
@@ -177,7 +176,7 @@ def change(key: Path, make: Callable[[Enrolments], None], said: str, run_dir: Pa
 
     def tell(shared: Store) -> None:
         shared.commands.change_hosts(merged)
-        who = getpass.getuser()
+        who = operator()
         shared.publish_event("audit", "warning", f"{who}: {said}", by=who)
 
     return _with_store(run_dir, store, tell)

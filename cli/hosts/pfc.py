@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from cli.hosts.pfc_view import UNTOLD, is_told
 from cli.reach import open_store, store_options
+from cli.values import operator
 from protocol.bodies.pfc import class_mask, classes_of
 from protocol.pfc import CLASSES
 
@@ -109,7 +109,7 @@ def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
         _check(leader, store.members(), host, classes, duration_ns)
         number = store.commands.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
         what = f"pause {_named(classes)} for {duration_ns / 1e6:g} ms" if duration_ns else f"resume {_named(classes)}"
-        store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=getpass.getuser())
+        store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=operator())
         answer = _answer(store, host, number)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None

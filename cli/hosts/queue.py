@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import open_store, store_options
-from cli.values import named
+from cli.values import named, operator
 from protocol.pfc import CLASSES
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def _change(store: Store, host: str, queue: str, make: Callable[[list[Any] | Non
         return {name: its for name, its in (hosts | {host: queues}).items() if its}
 
     store.commands.change_queues(changed)
-    store.publish_event("queue", "warning", done, by=getpass.getuser())
+    store.publish_event("queue", "warning", done, by=operator())
     return done
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.operate.up import DEFAULT_CONFIG
-from cli.values import interface_name, named
+from cli.values import interface_name, named, refuse
 
 if TYPE_CHECKING:
     from cli.machine.unit_files import UnitFile
@@ -61,6 +61,10 @@ def install_units(
 
     Starts nothing, but prints the commands that do. Replaces only files that this command wrote before.
     """
+    if role == "controller":
+        refuse({"interface", "rate", "key", "agent_arguments"}, "is the agent's, and --role controller has none")
+    if role == "agent":
+        refuse({"config"}, "is the controller's, and --role agent has none")
     if dry_run and role != "controller" and (interface is None or rate is None):
         click.echo("# To be read only: eth0 and 10gbit stand for the --interface and --rate that were not given.")
         interface, rate = interface or "eth0", rate or "10gbit"

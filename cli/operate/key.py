@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from cli.hosts.host import next_directory, save_next
 from cli.reach import open_store, store_options
-from cli.values import FILE, Number
+from cli.values import FILE, Number, operator
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from controller.processes.waiting import wait_until
 from protocol.key import Key, KeyFileError
@@ -138,7 +137,7 @@ def _cancel(store: Store, file: Path, wait_s: float) -> None:
 
 def _step(store: Store, step: str, old: str, new: str) -> None:
     store.commands.set_rotation(step, old, new)
-    who = getpass.getuser()
+    who = operator()
     store.publish_event("audit", "warning", f"{who}: change of the key to {new}: step {step}", by=who)
 
 

@@ -94,4 +94,6 @@ def _notes(found: Mapping[str, Any], links: list[LinkRow]) -> Iterator[str]:
 
 
 def _rate(bps: int) -> str:
-    return f"{bps / 1e6:.1f}M" if bps < 10**9 else f"{bps / 1e9:.2f}G"
+    if bps < 50_000:  # it would read as nothing
+        return f"{bps / 1e3:.1f}k" if bps else "0"
+    return f"{bps / 1e6:.1f}M" if bps < 999_950_000 else f"{bps / 1e9:.2f}G"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 
 import click
 
 from cli.reach import open_store, store_options
+from cli.values import operator
 from controller.processes.waiting import wait_until
 
 SEEN_S = 3.0
@@ -34,7 +34,7 @@ def _override(word: str, run_dir: Path, url: str | None) -> None:
     try:
         store.set_override(word)
         try:
-            store.publish_event("override", "warning", f"override: {word}", by=getpass.getuser())
+            store.publish_event("override", "warning", f"override: {word}", by=operator())
         except StoreUnavailable as error:  # an event that can't be written keeps no gate closed
             click.echo(f"override set to {word}, but no event tells of it: {error}", err=True)
         leads = store.status() is not None

@@ -311,11 +311,11 @@ def _count(number: int) -> str:
 def _size(size: int) -> str:
     """A number of bytes in at most seven characters."""
     number = float(size)
-    for unit in ("B", "KB", "MB"):
-        if number < 1000:
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 999.5:
             return f"{number:.3g} {unit}"
         number /= 1000
-    return f"{number:.3g} GB"
+    return f"{number:.3g} TB" if number < 999.5 else f"{number:.0f} TB"
 
 
 def _clock(member: Mapping[str, Any]) -> str:

@@ -149,7 +149,9 @@ class Accounts:
         if seen != self._read:
             try:
                 content = json.loads(self.path.read_text(encoding="utf-8"))
-                self._content = {"secret": str(content["secret"]), **{key: dict(content[key]) for key in ("users", "tokens")}}
+                read = {"secret": str(content["secret"]), **{key: dict(content[key]) for key in ("users", "tokens")}}
+                _check_entries(read)
+                self._content = read
             except OSError as error:
                 raise AccountsError(f"users file {self.path}: {error.strerror}; run this as its owner") from None
             except (ValueError, KeyError, TypeError):
@@ -192,6 +194,17 @@ def _replace(path: Path, text: str) -> None:
 
 def _empty() -> dict[str, Any]:
     return {"secret": "", "users": {}, "tokens": {}}
+
+
+def _check_entries(content: dict[str, Any]) -> None:
+    """Raises ValueError, KeyError or TypeError: a user or a token lacks a field, or has another type."""
+    for user in content["users"].values():
+        int(user["set_s"])
+        if re.fullmatch(r"(scrypt|pbkdf2)(:[^$]*)?\$[^$]+\$[^$]+", user["password"]) is None:
+            raise ValueError("a password is no hash")
+    for identifier, fields in content["tokens"].items():
+        _token(identifier, fields)
+        hmac.compare_digest(fields["secret"], "")
 
 
 def _check_name(name: str) -> None:

@@ -134,6 +134,33 @@ def current_user() -> str | None:
     return user
 
 
+def still() -> Callable[[], bool]:
+    """A function that tells, later and in any thread, whether the sender of this request still has the access that it has now.
+    What can't be looked up is taken for granted: a stream goes on while the store is away."""
+    state, user = _of(current_app), current_user()
+    if user is None:
+        return lambda: True
+    if g.get("baton_token"):
+        text = request.headers["Authorization"].partition(" ")[2].strip()
+
+        def known() -> bool:
+            return state.accounts.token(text, now_s=state.now_s()) is not None
+    else:
+        identifier, generation, since_s = str(session.get("id")), session.get("generation"), session.get("since_s", 0)
+
+        def known() -> bool:
+            same = state.accounts.generation(user) == generation and state.now_s() < since_s + LIFETIME_S
+            return same and state.store.sessions.lives(identifier)
+
+    def told() -> bool:
+        try:
+            return known()
+        except (AccountsError, StoreUnavailable):
+            return True
+
+    return told
+
+
 def csrf_token() -> str:
     """The CSRF token that this browser must send with each change; begins a session if there is none."""
     if "csrf" not in session:

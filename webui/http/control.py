@@ -10,6 +10,7 @@ from flask import Blueprint, current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 from pydantic import BaseModel, ValidationError
 
+from controller.store.store import StoreUnavailable
 from webui.access.auth import audit, login_required
 from webui.http.api import poller
 from webui.http.commands import apply, change_of, describe
@@ -50,7 +51,19 @@ def _no_json(why: str, model: type[BaseModel]) -> RequestRefused:
 def changed(asked: Callable[[list[Weight]], PolicyChange]) -> ResponseReturnValue:
     """Makes the change that is asked for, given the present weights, and records it; answers with the result: 200 when it is in
     force, 202 when it is not yet."""
-    change, done = apply(current_app.extensions[STORE], poller(), asked)
+    last: PolicyChange | None = None
+
+    def noted(weights: list[Weight]) -> PolicyChange:
+        nonlocal last
+        last = asked(weights)
+        return last
+
+    try:
+        change, done = apply(current_app.extensions[STORE], poller(), noted)
+    except StoreUnavailable as error:
+        if last is not None:  # it may have been written, or a part of it
+            audit(f"{describe(last)}: not known to be in force, {error}", severity="warning", taken=False)
+        raise
     audit(describe(change), severity="warning" if change.override else "info", taken=done["taken"])
     return jsonify(done), 200 if done["taken"] else 202
 

@@ -21,6 +21,7 @@ import socket
 import ssl
 import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -41,7 +42,7 @@ from webui.access.origin import origin_of
 from webui.server.connections import Connections
 from webui.server.turns import Turns
 from webui.server.wsgi import Answer, Application, environ
-from webui.settings import SUBSCRIPTION, USER
+from webui.settings import STILL, SUBSCRIPTION, USER
 from webui.state.subscription import Subscription
 
 log = logging.getLogger("baton.web")
@@ -51,6 +52,8 @@ BODY_S = 10.0
 SLOW_S = 10.0
 HEARTBEAT_S = 1.0
 """How often a stream without news sends a comment."""
+KNOWN_S = 5.0
+"""How often a stream looks whether its user still has access."""
 TOLD_S = 60.0
 """How often the log gets a line with the counts of `Door.counts`, if there are any."""
 CHUNK = 65_536
@@ -85,6 +88,8 @@ class Door:
         self.answers: Counter[str] = Counter()
         """Bytes of answers that are being written, by origin."""
         self.pool = ThreadPoolExecutor(THREADS, "request")
+        self.looks = ThreadPoolExecutor(1, "access")
+        """Whether users of streams still have access; a store that doesn't answer keeps no request waiting by that."""
         self.counts: Counter[str] = Counter()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -236,7 +241,7 @@ class Request(HTTPMessageDelegate):
         await self._sent(self._connection.write_headers(first, headers))
         subscription = answer.environ.get(SUBSCRIPTION)
         if subscription is not None and self._start.method != "HEAD":
-            await self._tell(subscription)
+            await self._tell(subscription, answer.environ[STILL])
         elif self._start.method != "HEAD":
             await self._send_whole(answer.body)
         self._connection.finish()
@@ -258,12 +263,19 @@ class Request(HTTPMessageDelegate):
         for at in range(0, len(data), CHUNK):
             await self._sent(self._connection.write(data[at : at + CHUNK]))
 
-    async def _tell(self, subscription: Subscription) -> None:
-        """Writes a stream's messages until the client leaves or does not keep up."""
+    async def _tell(self, subscription: Subscription, known: Callable[[], bool]) -> None:
+        """Writes a stream's messages until the client leaves, does not keep up, or is a user whose access has ended."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         subscription.call_when_ready(lambda: loop.call_soon_threadsafe(woken.set))
         await self._send(b": welcome\n\n")
+        looking, due_s = None, loop.time() + KNOWN_S
         while not self._stream.closed():
+            if looking is None and loop.time() >= due_s:
+                looking = loop.run_in_executor(self._door.looks, known)
+            if looking is not None and looking.done():
+                if not looking.result():
+                    return
+                looking, due_s = None, loop.time() + KNOWN_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), HEARTBEAT_S)
             woken.clear()
@@ -362,4 +374,5 @@ async def serve(
         task.cancel()
     await asyncio.gather(*door.tasks, return_exceptions=True)
     await front.close_all_connections()
-    door.pool.shutdown(wait=False, cancel_futures=True)
+    for pool in (door.pool, door.looks):
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -5,6 +5,7 @@ Every page says how many entries there are, how many match, and which of them it
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from topology.fabric import natural
 
 T = TypeVar("T")
-_SIZE = re.compile(r">=?(\d+(?:\.\d+)?)([kmgt]?)")
+_SIZE = re.compile(r">(=?)(\d+(?:\.\d+)?)([kmgt]?)")
 _ARROW = re.compile(r"\s*(?:->|→|>)\s*(?=[a-z_])")
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -103,8 +104,9 @@ def flow_test(search: str) -> Callable[[Flow], bool]:
         elif term == "waiting":
             tests.append(lambda flow: flow.backlog_bytes > 0)
         elif match := _SIZE.fullmatch(term):
-            least = float(match[1]) * UNITS[match[2]]
-            tests.append(lambda flow, least=least: flow.rate_bps > least)  # type: ignore[misc]
+            least = float(match[2]) * UNITS[match[3]]
+            above = operator.ge if match[1] else operator.gt
+            tests.append(lambda flow, above=above, least=least: above(flow.rate_bps, least))  # type: ignore[misc]
         elif ">" in term:
             one, _, other = term.partition(">")
             tests.append(
@@ -193,5 +195,8 @@ def nodes(names: Iterable[tuple[str, str, Sequence[str]]], wanted: Wanted) -> Pa
     found.sort(key=lambda one: one[1:3], reverse=wanted.down)
     found.sort(key=lambda one: one[0])
     page = paged(found, total, wanted)
-    rows = [{"id": name, "kind": kind, "addresses": list(addresses)[:4]} for _, _, name, kind, addresses in page.rows]
+    rows = [
+        {"id": name, "kind": kind, "addresses": sorted(addresses, key=lambda one: sought not in one)[:4]}
+        for _, _, name, kind, addresses in page.rows
+    ]
     return page._replace(rows=rows)

@@ -15,6 +15,7 @@ export class Feed extends EventTarget {
     this.last = { fabric: null, state: null };
     this.heardAt = performance.now();
     this.stateAt = null;
+    this.polledAt = null;
     this.connected = false;
     this.tries = 0;
     this.source = null;
@@ -63,7 +64,9 @@ export class Feed extends EventTarget {
   async poll() {
     try {
       const answer = await fetch("/api/state");
-      if (answer.ok) this.take("state", await answer.json());
+      if (!answer.ok) return;
+      this.take("state", await answer.json());
+      this.polledAt = performance.now();
     } catch {
       // the feed keeps retrying the stream; the banner says that the server does not answer
     }

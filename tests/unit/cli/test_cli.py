@@ -522,3 +522,16 @@ def test_a_picture_of_no_known_format_is_told_before_anything_is_measured(words:
     found = CliRunner().invoke(main, [*words, str(tmp_path / "new" / "picture.txt")])
     assert found.exit_code == 2 and words[-1] in found.output and ".svg" in found.output
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--role", "controller", "--rate", "rubbish"), "--rate is the agent's"),
+        (("--role", "agent", "--interface", "eth0", "--rate", "1gbit", "--config", "x"), "--config is the controller's"),
+        (("--role", "controller", "--", "--no-such"), "-- is the agent's"),
+    ],
+)
+def test_units_refuse_what_the_role_has_no_use_for(words: tuple[str, ...], says: str) -> None:
+    code, text = run("install-units", "--dry-run", *words)
+    assert code == 2 and says in text and text.count("\n") == 1

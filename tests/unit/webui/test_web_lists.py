@@ -84,3 +84,12 @@ def test_the_window_is_sorted_up_or_down(sort: str, down: bool, nodes: list[int]
     window = Window()
     window.add([("1-0", {"now_us": 5_000_000, "rows": [[kind, 1, node, 0, 0, 1, 9] for node, kind in FATES.items()]})])
     assert [row["node"] for row in window.page(str, Wanted(sort=sort, down=down)).rows] == nodes
+
+
+def test_at_least_a_rate_has_the_flows_of_just_that_rate() -> None:
+    assert found(">=50M") == [("h1", "h2")] and found(">50M") == []
+
+
+def test_a_node_found_by_an_address_shows_that_address() -> None:
+    nodes = [("h1", "host", tuple(f"10.0.0.{number}" for number in range(1, 9)))]
+    assert "10.0.0.8" in lists.nodes(nodes, Wanted("10.0.0.8")).rows[0]["addresses"]

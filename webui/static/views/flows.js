@@ -13,7 +13,7 @@ export function flowTest(query) {
   const tests = terms.map((term) => {
     if (WORDS[term]) return WORDS[term];
     const least = /^>=?\d/.test(term) ? parseSize(term.replace(/^>=?/, "")) : null;
-    if (least !== null) return (flow) => flow.rate_bps > least;
+    if (least !== null) return term[1] === "=" ? (flow) => flow.rate_bps >= least : (flow) => flow.rate_bps > least;
     if (!term.includes(">")) return (flow) => flow.source.toLowerCase().includes(term) || flow.destination.toLowerCase().includes(term);
     const [from, to] = term.split(">");
     const is = (name, wanted) => !wanted || name.toLowerCase() === wanted;

@@ -4,6 +4,7 @@ import { $, h, s, text } from "../lib/dom.js";
 import { count, ms, percent } from "../lib/format.js";
 
 const OLD_MS = 1500;
+const POLLED_MS = 4000;
 const SHAPES = {
   good: "M5 0a5 5 0 1 1 0 10A5 5 0 0 1 5 0z",
   warn: "M5 0l5 9.4H0z",
@@ -30,11 +31,12 @@ export class Health {
     const feed = this.feed;
     const leader = feed.last.state?.coordinator;
     const now = performance.now();
+    const polled = feed.polledAt !== null && now - feed.polledAt < POLLED_MS;
     const old = !feed.connected || feed.silentMs() > OLD_MS || (feed.stateAt !== null && now - feed.stateAt > OLD_MS);
     if (!old && leader?.alive) this.aliveAt = now;
     this.header(leader, old);
     this.say(...this.trouble(leader, old, now));
-    document.documentElement.classList.toggle("stale", old && feed.stateAt !== null);
+    document.documentElement.classList.toggle("stale", old && !polled && feed.stateAt !== null);
   }
 
   /** The banner's kind, title and remedy, and for how many milliseconds it is so, if known; empty if there is no trouble. */
@@ -42,6 +44,10 @@ export class Health {
     const feed = this.feed;
     if (old && feed.stateAt === null) {
       return feed.silentMs() > OLD_MS ? ["bad", "The dashboard's server has not answered yet.", "The page keeps trying. Make sure that `baton web` runs."] : [];
+    }
+    if (old && feed.polledAt !== null && now - feed.polledAt < POLLED_MS) {
+      return ["warn", "No live stream: the page asks for the state every two seconds, and shows no new slots and events.",
+        "The server has no place for another dashboard: log in, or close one."];
     }
     if (old) {
       return ["bad", "No news: the page shows old data.",

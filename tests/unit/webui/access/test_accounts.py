@@ -131,3 +131,19 @@ class TestTheCommands:
     def test_a_wrong_expiry_names_the_option(self, file: Path) -> None:
         code, text = run("token", "create", "ci", "--expires", "soon", "--file", str(file))
         assert code == 2 and "--expires" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        ("users", "x"), ("users", {"set_s": 1}), ("users", {"password": "foo$bar$baz", "set_s": 1}),
+        ("users", {"password": None, "set_s": 1}), ("tokens", None), ("tokens", {"name": "zz"}),
+        ("tokens", {"name": "zz", "secret": None, "created_s": 1, "expires_s": 0}),
+    ],
+)  # fmt: skip
+def test_a_file_with_a_damaged_entry_is_refused_as_such(tmp_path: Path, kind: str, entry: object) -> None:
+    file = tmp_path / "users.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"secret": "s", "users": {}, "tokens": {}} | {kind: {"bob": entry}}))
+    with pytest.raises(AccountsError, match="not one of Baton's"):
+        Accounts(file).users()

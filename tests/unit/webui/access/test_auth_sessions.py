@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.unit.webui.access.auth_site import PASSWORD, SECOND, Site, csrf, log_in
 from webui.access.accounts import Accounts
+from webui.access.auth import still
 
 
 class TestSessions:
@@ -102,3 +104,40 @@ class TestTheStoresSessions:
         assert client.get("/api/session").get_json()["user"] is None
         site.store.sessions.lost = False
         assert client.get("/api/session").get_json()["user"] == "ann"
+
+
+class TestStill:
+    """An event stream asks later whether its user still has access."""
+
+    def asked(self, site: Site, **headers: str) -> Callable[[], bool]:
+        with site.app.test_request_context("/", headers=headers):
+            return still()
+
+    def test_of_a_token_until_it_is_revoked(self, site: Site, users: Path) -> None:
+        token = Accounts(users).create_token("prog", now_s=1)
+        known = self.asked(site, Authorization=f"Bearer {token}")
+        assert known()
+        Accounts(users).revoke_token("prog")
+        assert not known()
+
+    def test_of_a_session_until_logout_and_not_while_the_store_is_away(self, site: Site, users: Path) -> None:
+        client = site.client()
+        log_in(client)
+        cookie = client.get_cookie("baton")
+        assert cookie is not None
+        known = self.asked(site, Cookie=f"baton={cookie.value}")
+        assert known()
+        site.store.sessions.lost = True
+        assert known()
+        site.store.sessions.lost = False
+        client.post("/logout", headers={"X-CSRF-Token": csrf(client)})
+        assert not known()
+
+    def test_of_a_user_until_removal_and_of_a_visitor_always(self, site: Site, users: Path) -> None:
+        client = site.client()
+        log_in(client)
+        cookie = client.get_cookie("baton")
+        assert cookie is not None
+        known, visitor = self.asked(site, Cookie=f"baton={cookie.value}"), self.asked(site)
+        Accounts(users).remove_user("ann")
+        assert not known() and visitor()
