@@ -159,6 +159,7 @@ static __always_inline void begin_connection(struct bpf_sock_ops *event, struct 
 		return;
 	bpf_sock_ops_cb_flags_set(event, event->bpf_sock_ops_cb_flags | OUR_CALLS);
 	connection->flow.mark = mark;
+	connection->halved_to = now.acked_to;
 	if (!has_deadline_and_size(mark) || is_to_a_gate(event))
 		return;
 	begin_flow_at(&now, &connection->flow, settings, mark, now.rtt_us);
@@ -177,6 +178,7 @@ static __always_inline void begin_again(struct bpf_sock_ops *event, const struct
 	if (ours) {
 		begin_flow_at(now, ca, settings, mark, event->args[0] ? event->args[0] : now->rtt_us); /* args: Linux 6.10 */
 		ca->acked_end = acked_before + mark_size(mark);
+		connection->halved_to = now->acked_to;
 		begin_window(now, ca);
 		send_at_rate(event, now, connection, settings);
 		return;

@@ -181,6 +181,12 @@ static __always_inline void count_coflow(struct packet *packet, __u32 mark, __u6
 		bpf_map_update_elem(&coflows_sent, &key, &fresh, BPF_ANY);
 }
 
+/* Whether more of a message with a deadline was still to come after this silence: its deadline goes on. */
+static __always_inline bool is_expected(const struct tag_flow *flow, __u64 silence)
+{
+	return type_of(flow->mark) == 1 && flow->size < flow->message_end && silence <= deadline_ns_of(flow->mark);
+}
+
 /* Adds the payload to its flow. Returns the bytes sent, which choose the band of type 3: up to the end of this packet, or of
  * its first segment, since a super-packet has one DSCP. `left` is what the flow's message has left from this packet on. */
 static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_settings *set, struct packet *packet, __u32 segment,
@@ -195,7 +201,7 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 		return flow->size - flow->base;
 	if (back && silence >= set->rto_ns) {
 		count_timeout(flow);
-	} else if (!back && set->idle_ns && silence >= set->idle_ns && flow->size) {
+	} else if (!back && set->idle_ns && silence >= set->idle_ns && flow->size && !is_expected(flow, silence)) {
 		report_end(&packet->key, flow, flow->last_ns, FLOW_IDLE);
 		begin_flow(flow, set, flow->mark, now);
 	}
@@ -204,7 +210,7 @@ static __always_inline __u64 add_payload(struct tag_flow *flow, struct tag_setti
 		flow->message_ns = now;
 		flow->message_end = flow->size + (mark_size(flow->mark) ?: UNKNOWN_END);
 	}
-	*left = flow->message_end - flow->size;
+	*left = flow->message_end > flow->size ? flow->message_end - flow->size : 0; /* beyond the size: sent again */
 	if (tcp) {
 		__s32 advance = packet->sequence + packet->payload - flow->next;
 

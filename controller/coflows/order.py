@@ -86,7 +86,11 @@ class CoflowOrder:
         return self.deadlines.update(self._open.values())
 
     def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
-        """Takes what a host says that it has sent for a coflow so far to a node; of a coflow that is not open it is nothing."""
+        """Takes what a host says that it has sent for a coflow so far to a node. Of a coflow that is not open it is nothing,
+        and from a host that by the coflow's flows sends nothing for it."""
+        one = self._open.get(coflow)
+        if one is not None and one.flows and ("out", source) not in self._declared_ports[coflow]:
+            return
         if coflow in self._closed:
             self.sent.report(coflow, (source, destination), size_bytes, now_ns, node)
         elif coflow in self._open:

@@ -268,7 +268,12 @@ class Coordinator:
                 log.warning("%s", text)
                 self.bridge.write({"event": ["leader", "warning", text]})
             self._serve_timers()
-            if tuner in readable and not self.distribution.from_tuner():
+            if tuner in readable:
+                self._from_tuner(now)
+
+    def _from_tuner(self, now_ns: int) -> None:
+        with self.mishaps.surviving("the tuner's thresholds", now_ns):
+            if not self.distribution.from_tuner():
                 log.error("the tuner is gone: thresholds stay as they are until another one has started")
 
     def _serve_timers(self) -> None:

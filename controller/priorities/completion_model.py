@@ -51,6 +51,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.priorities.flow_sizes import Floats, FlowSizes
+from protocol.units import COUNT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,6 @@ def equal_split(traffic: Traffic, bands: int) -> Thresholds:
 
 
 def whole(beta: Sequence[float] | Floats | None, alpha: Sequence[float] | Floats | None) -> Thresholds:
-    """Thresholds in whole bytes."""
+    """Thresholds in whole bytes, which 64 bits hold: the upper end of the last bin is 2**64."""
     assert beta is not None and alpha is not None
-    return Thresholds(tuple(round(float(cut)) for cut in beta), tuple(round(float(cut)) for cut in alpha))
+    return Thresholds(*(tuple(min(COUNT_MAX, round(float(cut))) for cut in cuts) for cuts in (beta, alpha)))

@@ -54,7 +54,7 @@ class Distribution(Part):
         """Goes on with the thresholds that an earlier coordinator put into the store, if they are for as many bands."""
         found = document.get("thresholds")
         if self.enabled and found is not None and len(found["beta"]) == self.thresholds.bands - 1:
-            self._put_in_force(document["version"], found)
+            self.thresholds = self._of(document["version"], found)
 
     def start(self, _: int = 0) -> None:
         """Starts a tuner, if flows have priorities and none runs."""
@@ -85,18 +85,18 @@ class Distribution(Part):
 
     def _take(self, tuned: dict[str, Any]) -> None:
         if tuned["changed"]:
-            self._put_in_force(self.version % (VERSIONS - 1) + 1, tuned["thresholds"])
-            self._send(self.thresholds, HEARTBEAT_MAC)
+            found = self._of(self.version % (VERSIONS - 1) + 1, tuned["thresholds"])
+            self._send(found, HEARTBEAT_MAC)
+            self.thresholds = found  # in force as soon as all could hear of them, and not before
             log.info("thresholds version %d", self.version)
             self._write({"event": ["thresholds", "info", f"version {self.version}: {tuned['text']}"]})
         common = {"version": self.version, "bands": self.thresholds.bands, "period_ns": self.thresholds.period_ns}
         self._write({"thresholds": common | tuned})
 
-    def _put_in_force(self, version: int, found: dict[str, Any]) -> None:
+    def _of(self, version: int, found: dict[str, Any]) -> Thresholds:
         before = self.thresholds
-        self.thresholds = Thresholds(
-            version, before.period_ns, before.bands, before.termination, tuple(found["beta"]), tuple(found["alpha"])
-        )
+        beta, alpha = tuple(found["beta"]), tuple(found["alpha"])
+        return Thresholds(version, before.period_ns, before.bands, before.termination, beta, alpha)
 
     def status(self) -> dict[str, Any]:
         return {"thresholds_version": self.version}

@@ -43,12 +43,16 @@ FEW = 40
 AROUND = 2
 MAX_LOAD = 0.95
 """A link that carries all it can has no mean completion time in the model; thresholds at this load serve it as well."""
+SPANNED = 10
+"""A report counts as at most what its link carries in so many usual periods: a flow that ended may have begun before, but a
+host that reports more is wrong, and must not decide for all."""
 LEAST_SHARE = 1e-6
 """Of the load: a type with less, of which no flow has ended for long, says nothing of sizes; the model would divide by it."""
 NO_LOAD = 1e-12
 """Less than this is nothing: a fabric that has been idle for hours."""
 _ROW = np.dtype({"names": SIZE_ROW.names, "formats": ["u1", "u1", ">u4", ">u8"], "offsets": [0, 1, 2, 6]})
 _EDGES = tuple(map(float, EDGES))
+_LOW, _HIGH = np.array(_EDGES[:-1]), np.array(_EDGES[1:])
 
 
 class Reported(NamedTuple):
@@ -81,6 +85,23 @@ class FlowCounts:
         flows, size = (np.bincount(cells, weights=rows[name], minlength=TYPES * BINS) for name in ("flows", "bytes"))
         capacity_bytes = sum(report.rate_bps * report.period_ns for report in taken) / 8e9
         return cls(_by_type(flows), _by_type(size), capacity_bytes)
+
+    @classmethod
+    def believed(cls, reports: Iterable[Reported]) -> Self:
+        """As `of`; but no report counts as more than `SPANNED` says, and no flow as more or fewer bytes than its bin has."""
+        taken = list(reports)
+        usual_ns = float(np.median([report.period_ns for report in taken if report.period_ns] or [0]))
+        rows = np.frombuffer(b"".join([report.rows for report in taken]), dtype=_ROW)
+        cells = (rows["type"].astype(np.intp) - 1) * BINS + rows["bin"]
+        own = rows["flows"].astype(np.float64)
+        told = np.clip(rows["bytes"].astype(np.float64), own * _LOW[rows["bin"]], own * _HIGH[rows["bin"]])
+        of = np.repeat(np.arange(len(taken)), [len(report.rows) // _ROW.itemsize for report in taken])
+        most = np.array([report.rate_bps for report in taken], dtype=np.float64) * usual_ns * SPANNED / 8e9
+        sums = np.bincount(of, weights=told, minlength=len(taken))
+        parts = np.minimum(1.0, most / np.maximum(sums, 1.0))[of]
+        flows, size = (np.bincount(cells, weights=values * parts, minlength=TYPES * BINS) for values in (own, told))
+        spans = (report.rate_bps * min(report.period_ns, SPANNED * usual_ns) for report in taken)
+        return cls(_by_type(flows), _by_type(size), sum(spans) / 8e9)
 
     def __add__(self, other: FlowCounts) -> FlowCounts:
         return FlowCounts(self.flows + other.flows, self.bytes + other.bytes, self.capacity_bytes + other.capacity_bytes)

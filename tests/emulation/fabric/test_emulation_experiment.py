@@ -125,11 +125,11 @@ def test_events_happen_at_their_time_and_progress_is_told(star: EmulatedFabric) 
 
 
 def test_round_trips_are_right_beyond_65536_pings() -> None:
-    """The sequence number of ICMP has 16 bits."""
+    """The sequence number of ICMP has 16 bits. A slow machine sends fewer than one in each interval."""
     begin_ns = time.monotonic_ns() + 200_000_000
-    times = ("--begin-ns", str(begin_ns), "--end-ns", str(begin_ns + 70_000 * 20_000))
-    argv = (*workloads.COMMAND, "echo", "--to", "127.0.0.1", "--interval-ns", "20000", *times)
+    times = ("--begin-ns", str(begin_ns), "--end-ns", str(begin_ns + 90_000 * 50_000))
+    argv = (*workloads.COMMAND, "echo", "--to", "127.0.0.1", "--interval-ns", "50000", *times)
     found = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
-    assert found["sent"] == 70_000
-    assert len({number for number, _ in found["rtt_ns"]}) > 69_000
+    assert 70_000 < found["sent"] <= 90_000
+    assert len({number for number, _ in found["rtt_ns"]}) > 0.98 * found["sent"]
     assert max(rtt for _, rtt in found["rtt_ns"]) < 1_000_000_000

@@ -6,6 +6,7 @@ One deadline is tried three times, and two must hold: on a machine that has othe
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from ebpf.libbpf import BpfError
 from protocol.flowmark import FlowMark
 from protocol.mark_socket import mark_socket
 from tests.emulation.agents.priorities.ecn_port import EcnPort, Sink, bulk, connect, ecn_port, send
+from tests.emulation.namespaces import inside
 
 LINK_BPS = 100_000_000
 SETTINGS = McpSettings(link_bps=LINK_BPS)
@@ -172,3 +174,45 @@ def test_of_two_processes_the_first_handles_a_connection(control: CongestionCont
 
 def test_where_the_kernel_has_no_dctcp_batons_takes_its_place(control: CongestionControl) -> None:
     assert control.dctcp in ("dctcp", DCTCP) and control.mcp in ("dctcp", "reno")
+
+
+TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, SEND_QUEUE, SO_MAX_PACING_RATE = 19, 20, 21, 2, 47
+
+
+@pytest.mark.parametrize("first", [0x10000000, 0x90000000])
+def test_lost_segments_halve_the_rate_wherever_sequence_numbers_begin(
+    control: CongestionControl, port: EcnPort, first: int
+) -> None:
+    size = 1_000_000
+
+    def buffer(packets: int) -> None:
+        port.state[bytes(4)] = struct.pack("=5I", 20, packets, 0, 0, 0)
+
+    def halvings(sink: Sink) -> int:
+        with inside(port.senders):
+            sock = socket.socket()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.mcp.encode())
+        for option, value in ((TCP_REPAIR, 1), (TCP_REPAIR_QUEUE, SEND_QUEUE), (TCP_REPAIR_QUEUE, 0), (TCP_REPAIR, -1)):
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            if value == SEND_QUEUE:
+                sock.setsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ, struct.pack("=I", first))
+        mark_socket(sock, size_bytes=size, deadline_ms=400)
+        sock.connect(sink.address)
+        pouring(sock, size)
+        found, last, began, drops, closed = 0, 0, time.monotonic(), 0, 0.0
+        while (now := time.monotonic()) < began + 0.4:
+            rate = struct.unpack("I", sock.getsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 4))[0]
+            found += bool(last) and rate < 0.55 * last
+            last = rate
+            if drops < 5 and now >= began + 0.06 * (drops + 1):
+                buffer(0)
+                drops, closed = drops + 1, now
+            elif closed and now > closed + 0.0007:
+                buffer(100)
+                closed = 0.0
+            time.sleep(0.0002)
+        sock.close()
+        return found
+
+    with Sink(port, control.dctcp) as sink:
+        assert sum(halvings(sink) for _ in range(4)) > 0

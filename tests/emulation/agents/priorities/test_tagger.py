@@ -425,3 +425,20 @@ def test_100_000_flows_are_kept_in_bounded_memory_and_none_is_lost_by_sweeps(wir
     send(range(150_000))
     assert 100_000 < wire.tagger.flow_count() <= TABLE_FLOWS
     bench.close()
+
+
+def test_what_is_sent_again_of_a_message_that_was_longer_than_its_mark_keeps_its_queue(wire: Wire) -> None:
+    settle(wire, kappa_max=2)
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=2048).encode()
+    assert [wire.dscp(flow.packet(1400), mark) for _ in range(2)] == [DSCP[1]] * 2
+    assert wire.dscp(flow.packet(1400, back=1400), mark) == DSCP[1]
+
+
+def test_a_silence_within_a_message_does_not_put_its_deadline_off(wire: Wire) -> None:
+    settle(wire, idle_ns=20 * MS)
+    flow, mark = Flow(next(wire.ports)), FlowMark(size_bytes=100_000, deadline_ms=100).encode()
+    seen = []
+    for _ in range(5):
+        seen.append(wire.dscp(flow.packet(1000), mark))
+        time.sleep(0.04)
+    assert seen[0] == DSCP[0] and seen[-1] != DSCP[0], "it is late"

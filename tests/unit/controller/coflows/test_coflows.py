@@ -295,3 +295,14 @@ class TestDescription:
     def test_a_document_of_before_has_no_flows_and_instants_are_turned_into_ours(self) -> None:
         document = {"name": "", "opened_ns": 105, "expires_ns": 200, "deadline_ns": None, "size_bytes": 7}
         assert read(3, document, 100) == Coflow(3, 5, 100, None, 7)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 63])
+def test_a_host_that_sends_nothing_for_a_coflow_does_not_move_it(size: int) -> None:
+    order = CoflowOrder(lambda _: 10**9)
+    light = Coflow(1, 0, 10**12, flows=(Flow("h1", "h2", 10**6),))
+    heavy = Coflow(2, 1, 10**12, flows=(Flow("h1", "h2", 10**8),))
+    order.update([light, heavy])
+    before = order.places(now_ns=2)
+    order.report(1, "h9", "h2", size, 3)
+    assert order.places(now_ns=4) == before

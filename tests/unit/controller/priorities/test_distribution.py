@@ -79,6 +79,16 @@ def test_new_thresholds_go_to_all_in_one_frame_and_are_recorded_with_what_they_g
     assert world.told[1]["thresholds"]["version"] == 2
 
 
+def test_thresholds_that_cannot_be_sent_are_not_in_force(world: World) -> None:
+    def refused(*_: object) -> None:
+        raise ValueError("no 64 bits hold it")
+
+    world.made._send = refused
+    with pytest.raises(ValueError, match="64 bits"):
+        world.tuned()
+    assert (world.made.version, world.told) == (1, [])
+
+
 def test_a_period_that_changes_nothing_sends_nothing_but_is_recorded(world: World) -> None:
     world.tuned(changed=False)
     assert (world.sent, world.made.version) == ([], 1)

@@ -208,3 +208,40 @@ def test_rows_of_a_report_are_read_as_they_are_on_the_wire() -> None:
 def test_a_histogram_is_json_whatever_sizes_hosts_report() -> None:
     found = FlowCounts.of(reported(SizeCount(2, 5, 6, 2**64 - 1)) * 2)
     assert found.histogram(2) == [(EDGES[5], 12, COUNT_MAX)]
+
+
+class TestAHostThatIsWrong:
+    """One report can't decide for all hosts, and no thresholds leave 64 bits."""
+
+    @staticmethod
+    def honest(host: int) -> Reported:
+        rows = [flows(3, size, count) for size, count in ((2_000 + host, 200), (50_000, 60), (1_000_000, 8), (20_000_000, 1))]
+        return reported(*rows)[0]
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            SizeCount(3, bin_of(20_000_000), 2**32 - 1, 1000),
+            SizeCount(3, len(EDGES) - 2, 200, 2**63),
+            SizeCount(1, bin_of(150), 1, COUNT_MAX),
+        ],
+    )
+    def test_a_single_report_costs_the_others_little(self, row: SizeCount) -> None:
+        reports = [self.honest(host) for host in range(16)]
+        true = FlowCounts.believed(reports).traffic(0.7)
+        told = FlowCounts.believed([*reports, *reported(row)]).traffic(0.7)
+        assert true is not None and told is not None
+        best, found = optimise(true, 7), optimise(told, 7)
+        assert true.mean_fct(found.thresholds) <= 1.25 * best.value
+
+    def test_a_period_without_end_takes_no_load_away(self) -> None:
+        reports = [self.honest(host) for host in range(16)]
+        loads = FlowCounts.believed([*reports, Reported(RATE_BPS, 2**64 - 1, b"")]).loads()
+        assert loads[2] > 0.5 * FlowCounts.of(reports).loads()[2]
+
+    @pytest.mark.parametrize("flow_type", [2, 3])
+    def test_thresholds_for_flows_of_the_last_bin_fit_on_the_wire(self, flow_type: int) -> None:
+        traffic = FlowCounts.of(reported(SizeCount(flow_type, len(EDGES) - 2, 200, 2**63), flows(3, 8, 2000))).traffic(0.8)
+        assert traffic is not None
+        for cuts in (optimise(traffic, 7).thresholds.beta, optimise(traffic, 7).thresholds.alpha):
+            assert max(cuts) <= COUNT_MAX
