@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -79,8 +78,7 @@ def show(found: Mapping[str, Any], console: Console | None = None, *, search: st
     if line := no_such(page, part):
         console.print(Text(line, "yellow"))
     if part.page < part.pages:
-        words = f" --search {shlex.quote(search)}" if search else ""
-        console.print(f"page {part.page} of {part.pages}; the next: baton status --links{words} --page {part.page + 1}")
+        console.print(f"page {part.page} of {part.pages}; add --page {part.page + 1} for the next")
     for line in _notes(found, links):
         console.print(Text(line, "yellow"))
 

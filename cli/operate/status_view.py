@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -60,8 +59,7 @@ def show_members(members: Mapping[str, Mapping[str, Any]], *, wide: bool = False
     if line := no_such(page, part):
         console.print(Text(line, "yellow"))
     if part.page < part.pages:
-        words = f" --search {shlex.quote(search)}" if search else ""
-        console.print(f"page {part.page} of {part.pages}; the next: baton status --members{words} --page {part.page + 1}")
+        console.print(f"page {part.page} of {part.pages}; add --page {part.page + 1} for the next")
     return True
 
 

@@ -157,7 +157,7 @@ class TestManyMembers:
         monkeypatch.setenv("COLUMNS", "80")
         assert show_members(self.MEMBERS, page=2)
         out = capsys.readouterr().out
-        assert "showing 51 to 100 of 120 members" in out and "baton status --members --page 3" in out
+        assert "showing 51 to 100 of 120 members" in out and "page 2 of 3; add --page 3 for the next" in out
         assert "h51 " in out and "h50 " not in out and max(map(len, out.splitlines())) <= 80
 
     def test_a_search_finds_names_and_what_is_wrong(self, capsys: pytest.CaptureFixture[str]) -> None:
