@@ -2,11 +2,13 @@
 
 A row that changed is sent again in the next `REPEATS` reports, since a report may be lost. What has not changed for `SILENT_NS`
 is taken out of the kernel's table, and counted on from here, so that the table stays short; after `FORGET_NS`, a coflow's
-longest life, it is forgotten, or when there are `MOST_ROWS` that changed later. What has not changed costs nothing at a `take`.
+longest life, it is forgotten, or when there are `MOST_ROWS` that changed later: its bytes stay counted while its coflow and node
+have another row, for a sum that falls is taken for a tagger that began anew. What has not changed costs nothing at a `take`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -37,6 +39,8 @@ class CoflowCounts(Generic[Target]):
         """The one that changed first comes first."""
         self._sums: dict[tuple[int, int], int] = {}
         """By coflow and node, of rows whose node was looked up."""
+        self._rows_of: Counter[tuple[int, int]] = Counter()
+        """How many rows each of these sums has."""
         self._reporting: dict[tuple[int, Target], _Row] = {}
         """Those with `repeats` left."""
         self._in_kernel: dict[tuple[int, Target], _Row] = {}
@@ -60,6 +64,7 @@ class CoflowCounts(Generic[Target]):
                 row.node = node_of(key[1])
                 at = key[0], row.node
                 self._sums[at] = self._sums.get(at, 0) + row.total
+                self._rows_of[at] += 1
             wanted.add((key[0], row.node))
             row.repeats -= 1
             if not row.repeats:
@@ -81,16 +86,20 @@ class CoflowCounts(Generic[Target]):
     def _forget(self, key: tuple[int, Target]) -> None:
         row = self._rows.pop(key)
         self._reporting.pop(key, None)
-        self._in_kernel.pop(key, None)
-        if row.node is not None:
-            at = key[0], row.node
+        counted = self._in_kernel.pop(key, None) is not None
+        if row.node is None:
+            return
+        at = key[0], row.node
+        self._rows_of[at] -= 1
+        if not self._rows_of[at]:
+            del self._sums[at], self._rows_of[at]
+        elif counted:  # the kernel will say it again
             self._sums[at] -= row.total
-            if not self._sums[at]:
-                del self._sums[at]
 
     def again(self) -> None:
         """Has everything reported again: another leader listens, which numbers the nodes anew."""
         self._sums.clear()
+        self._rows_of.clear()
         for row in self._rows.values():
             row.repeats, row.node = 1 + REPEATS, None
         self._reporting = dict(self._rows)

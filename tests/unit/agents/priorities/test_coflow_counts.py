@@ -45,6 +45,19 @@ def test_another_leader_hears_everything_again_and_after_its_longest_life_a_cofl
     assert counts.take({}, node_of, FORGET_NS) == []
 
 
+def test_a_row_that_is_forgotten_lowers_no_sum_that_another_row_keeps() -> None:
+    """The leader would take the smaller number for a tagger that began anew, and count the rest twice."""
+    counts: CoflowCounts[str] = CoflowCounts()
+    counts.take({(5, "b"): 30}, node_of, 0)
+    counts.silent(SILENT_NS)
+    counts.take({(5, "b2"): 4}, node_of, FORGET_NS - 1)
+    counts.silent(FORGET_NS)
+    assert counts.take({(5, "b2"): 5}, node_of, FORGET_NS) == [(5, 17, 35)]
+    for then_ns in (FORGET_NS + SILENT_NS, 2 * FORGET_NS):
+        counts.silent(then_ns)
+    assert counts.take({(5, "b2"): 6}, node_of, 2 * FORGET_NS) == [(5, 17, 6)], "both are forgotten"
+
+
 def test_another_leader_hears_of_the_nodes_by_its_own_numbers() -> None:
     counts: CoflowCounts[str] = CoflowCounts()
     counts.take({(5, "a"): 100, (5, "b"): 30}, node_of, 0)
