@@ -2,8 +2,9 @@
 
 A row that changed is sent again in the next `REPEATS` reports, since a report may be lost. What has not changed for `SILENT_NS`
 is taken out of the kernel's table, and counted on from here, so that the table stays short; after `FORGET_NS`, a coflow's
-longest life, it is forgotten, or when there are `MOST_ROWS` that changed later: its bytes stay counted while its coflow and node
-have another row, for a sum that falls is taken for a tagger that began anew. What has not changed costs nothing at a `take`.
+longest life, it is forgotten, or when there are `MOST_ROWS` that changed later: its bytes stay counted while its coflow and
+node have another row, for a sum that falls is taken for a tagger that began anew. What has not changed costs nothing at a
+`take`.
 """
 
 from __future__ import annotations
