@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from bench.dashboard.feed import PERIOD_NS, Feed
 from bench.dashboard.page import WebServer
@@ -19,6 +19,9 @@ from controller.store.store import Store
 from webui.access.accounts import Accounts
 
 USER, PASSWORD = "ada", "correct horse battery"
+PATIENCE_MS = 20_000
+"""Three boxes of tests, each with a browser, may run at once on two processors that have other work to do."""
+expect.set_options(timeout=PATIENCE_MS)
 VIEWS = ("overview", "fabric", "schedule", "flows", "sizes", "pfc", "members", "events", "controls")
 
 
@@ -72,7 +75,7 @@ class Dashboard:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         try:
             if user:
                 page.goto(f"{self.server.url}/login?next=/")
