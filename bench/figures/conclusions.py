@@ -141,23 +141,20 @@ def _deadlines(record: Record) -> Found:
         Row("flows that did not end", {"mcp": "none"}, open_),
         Row("the others' part of what is left", {"mcp": "almost all"}, left),
     ]
-    mcp = (early.get("mcp") or 0.0, late.get("mcp") or 9.0)
+    mcp, dctcp, edf = (early.get("mcp"), late.get("mcp")), late.get("dctcp"), early.get("edf")
+    between = "no flow" if None in mcp else f"flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline"
+    in_time = mcp[0] is not None and mcp[1] is not None and mcp[0] >= 0.85 and mcp[1] <= 1
     checks = [
-        Check(
-            of(
-                f"MCP ends flows at {mcp[0]:.2f} to {mcp[1]:.2f} of their deadline"
-                if early.get("mcp") is not None else "MCP ends no flow", "mcp"
-            ),
-            mcp[0] >= 0.85 and mcp[1] <= 1 and not open_.get("mcp"),
-        ),
+        Check(of(f"MCP ends {between}", "mcp"), in_time and not open_.get("mcp")),
         Check(f"it leaves others {left.get('mcp') or 0:.0%} of the rest", (left.get("mcp") or 0) >= 0.9),
-        Check(
-            of(f"DCTCP ends {'none' if (end := late.get('dctcp')) is None else f'some at {end:.2f}'}", "dctcp"),
-            (late.get("dctcp") or 0) > 1 or bool(open_.get("dctcp")),
-        ),
-        Check(f"EDF takes the link from others: it ends some at {early.get('edf') or 0:.2f}", (early.get("edf") or 9) < 0.5),
+        Check(of(f"DCTCP ends {_some(dctcp)}", "dctcp"), (dctcp or 0) > 1 or bool(open_.get("dctcp"))),
+        Check(f"EDF takes the link from others: it ends {_some(edf)}", edf is not None and edf < 0.5),
     ]
     return rows, checks
+
+
+def _some(ratio: float | None) -> str:
+    return "none" if ratio is None else f"some at {ratio:.2f}"
 
 
 def _sjf_edf(record: Record) -> Found:

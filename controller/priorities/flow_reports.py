@@ -78,30 +78,21 @@ class FlowCounts:
 
     @classmethod
     def of(cls, reports: Iterable[Reported]) -> Self:
-        """All reports together. Their rows must be those of decoded messages."""
-        taken = list(reports)
-        rows = np.frombuffer(b"".join([report.rows for report in taken]), dtype=_ROW)
-        cells = (rows["type"].astype(np.intp) - 1) * BINS + rows["bin"]
-        flows, size = (np.bincount(cells, weights=rows[name], minlength=TYPES * BINS) for name in ("flows", "bytes"))
-        capacity_bytes = sum(report.rate_bps * report.period_ns for report in taken) / 8e9
-        return cls(_by_type(flows), _by_type(size), capacity_bytes)
-
-    @classmethod
-    def believed(cls, reports: Iterable[Reported]) -> Self:
-        """As `of`; but no report counts as more than `SPANNED` says, and no flow as more or fewer bytes than its bin has."""
+        """All reports together, as far as they can be believed: none counts as more than `SPANNED` says, and no flow as more or
+        fewer bytes than its bin has. Their rows must be those of decoded messages."""
         taken = list(reports)
         usual_ns = float(np.median([report.period_ns for report in taken if report.period_ns] or [0]))
         rows = np.frombuffer(b"".join([report.rows for report in taken]), dtype=_ROW)
-        cells = (rows["type"].astype(np.intp) - 1) * BINS + rows["bin"]
-        own = rows["flows"].astype(np.float64)
-        told = np.clip(rows["bytes"].astype(np.float64), own * _LOW[rows["bin"]], own * _HIGH[rows["bin"]])
-        of = np.repeat(np.arange(len(taken)), [len(report.rows) // _ROW.itemsize for report in taken])
+        flows = rows["flows"].astype(np.float64)
+        size = np.clip(rows["bytes"].astype(np.float64), flows * _LOW[rows["bin"]], flows * _HIGH[rows["bin"]])
+        report_of = np.repeat(np.arange(len(taken)), [len(report.rows) // _ROW.itemsize for report in taken])
         most = np.array([report.rate_bps for report in taken], dtype=np.float64) * usual_ns * SPANNED / 8e9
-        sums = np.bincount(of, weights=told, minlength=len(taken))
-        parts = np.minimum(1.0, most / np.maximum(sums, 1.0))[of]
-        flows, size = (np.bincount(cells, weights=values * parts, minlength=TYPES * BINS) for values in (own, told))
-        spans = (report.rate_bps * min(report.period_ns, SPANNED * usual_ns) for report in taken)
-        return cls(_by_type(flows), _by_type(size), sum(spans) / 8e9)
+        told = np.bincount(report_of, weights=size, minlength=len(taken))
+        believed = np.minimum(1.0, most / np.maximum(told, 1.0))[report_of]
+        cells = (rows["type"].astype(np.intp) - 1) * BINS + rows["bin"]
+        counted, summed = (np.bincount(cells, weights=each * believed, minlength=TYPES * BINS) for each in (flows, size))
+        capacity_bytes = sum(report.rate_bps * min(report.period_ns, SPANNED * usual_ns) for report in taken) / 8e9
+        return cls(_by_type(counted), _by_type(summed), capacity_bytes)
 
     def __add__(self, other: FlowCounts) -> FlowCounts:
         return FlowCounts(self.flows + other.flows, self.bytes + other.bytes, self.capacity_bytes + other.capacity_bytes)

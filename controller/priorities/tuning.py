@@ -38,7 +38,7 @@ class Tuning:
         are the earlier ones, or null.
         """
         reports, self._reports = self._reports, []
-        fresh, older = FlowCounts.believed(reports), self._counts.faded()
+        fresh, older = FlowCounts.of(reports), self._counts.faded()
         self._counts = fresh if fresh.changed_from(older) else older + fresh
         busiest = fmean(self._busiest) if self._busiest else 0.0
         self._busiest.clear()

@@ -102,6 +102,14 @@ class TestAhead:
         assert len(world.running()) == 1
 
 
+def serve(world: World, *pairs: tuple[int, int]) -> None:
+    """Gives each pair a slot, one after the other."""
+    for node, destination in pairs:
+        world.backlog(node, destination)
+        world.now_ns += SLICE
+        world.backlog(node)
+
+
 class TestLeaving:
     """What is taken back at once."""
 
@@ -123,10 +131,7 @@ class TestLeaving:
     def test_who_left_and_came_back_is_after_a_node_that_was_served_less_recently(self) -> None:
         """Both pairs go on from the turn of D -> A; of their nodes C was served before that, and A counts as served then."""
         world = World(timeslice(), star(4))
-        for node, destination in ((C, B), (D, A)):
-            world.backlog(node, destination)
-            world.now_ns += SLICE
-            world.backlog(node)
+        serve(world, (C, B), (D, A))
         world.leave(A)
         world.tell_backlog(A, B)
         world.tell_backlog(C, A)
@@ -136,10 +141,7 @@ class TestLeaving:
     def test_a_pair_that_was_never_regulated_is_no_turn_of_who_leaves(self) -> None:
         """B's last turn is later than C's; A only waited for B, and needed no slot for that."""
         world = World(timeslice(), star(4))
-        for node, destination in ((C, D), (D, B)):
-            world.backlog(node, destination)
-            world.now_ns += SLICE
-            world.backlog(node)
+        serve(world, (C, D), (D, B))
         world.leave(B)
         world.regulate({})
         world.backlog(A, B)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.priorities.size_counts import SizeCounts
+from controller.priorities.completion_model import Thresholds, whole
 from controller.priorities.flow_reports import MAX_LOAD, MEMORY, MIN_FLOWS, FlowCounts, Reported
 from controller.priorities.thresholds import optimise
 from controller.priorities.tuning import Tuning, explain
@@ -17,7 +18,7 @@ from protocol.bodies.flows.priorities import SizeCount, size_reports
 from protocol.bodies.flows.size_bins import EDGES, bin_of
 from protocol.messages import SizeReport
 from protocol.units import COUNT_MAX
-from tests.unit.protocol.protocol_strategies import PROPERTY, size_counts
+from tests.unit.protocol.protocol_strategies import PROPERTY
 
 RATE_BPS, PERIOD_NS = 8_000_000_000, 1_000_000_000
 CAPACITY = 10**9
@@ -31,7 +32,7 @@ def flows(flow_type: int, size: int, count: int) -> SizeCount:
     return SizeCount(flow_type, bin_of(size), count, size * count)
 
 
-host_counts = st.lists(size_counts, max_size=150)
+host_counts = st.lists(st.builds(flows, st.integers(1, 3), st.integers(1, 10**5), st.integers(0, 100)), max_size=150)
 
 
 class TestAggregation:
@@ -112,7 +113,8 @@ class TestTraffic:
         assert 0 < counts.loads()[1] < 1e-300 and counts.traffic(0.3) is None
 
     def test_flows_without_bytes_are_no_traffic(self) -> None:
-        counts = FlowCounts.of(reported(flows(1, 100_000, 300), SizeCount(2, bin_of(5_000), 300, 0)))
+        counts = FlowCounts.of(reported(flows(1, 100_000, 300), flows(2, 5_000, 300)))
+        counts.bytes[1] = 0
         assert counts.traffic() is None
 
     def test_flows_among_few_others_count_in_the_bins_around_and_none_is_lost(self) -> None:
@@ -198,16 +200,17 @@ class TestTuning:
 
 
 def test_rows_of_a_report_are_read_as_they_are_on_the_wire() -> None:
-    (report,) = size_reports(1, PERIOD_NS, [SizeCount(2, 5, 6, 7)])
-    assert report == SizeReport(1, PERIOD_NS, b"\2\5" + (6).to_bytes(4, "big") + (7).to_bytes(8, "big"))
+    size = 6 * EDGES[5] + 1
+    (report,) = size_reports(1, PERIOD_NS, [SizeCount(2, 5, 6, size)])
+    assert report == SizeReport(1, PERIOD_NS, b"\2\5" + (6).to_bytes(4, "big") + size.to_bytes(8, "big"))
     found = FlowCounts.of([Reported(RATE_BPS, PERIOD_NS, report.rows)])
-    assert (found.flows[1, 5], found.bytes[1, 5]) == (6, 7)
-    assert found.histogram(2) == [(EDGES[5], 6, 7)]
+    assert (found.flows[1, 5], found.bytes[1, 5]) == (6, size)
+    assert found.histogram(2) == [(EDGES[5], 6, size)]
 
 
-def test_a_histogram_is_json_whatever_sizes_hosts_report() -> None:
-    found = FlowCounts.of(reported(SizeCount(2, 5, 6, 2**64 - 1)) * 2)
-    assert found.histogram(2) == [(EDGES[5], 12, COUNT_MAX)]
+@pytest.mark.parametrize(("told", "each"), [(2**64 - 1, EDGES[6]), (0, EDGES[5])])
+def test_flows_count_as_no_more_and_no_fewer_bytes_than_their_bin_has(told: int, each: int) -> None:
+    assert FlowCounts.of(reported(SizeCount(2, 5, 6, told)) * 2).histogram(2) == [(EDGES[5], 12, 12 * each)]
 
 
 class TestAHostThatIsWrong:
@@ -228,20 +231,16 @@ class TestAHostThatIsWrong:
     )
     def test_a_single_report_costs_the_others_little(self, row: SizeCount) -> None:
         reports = [self.honest(host) for host in range(16)]
-        true = FlowCounts.believed(reports).traffic(0.7)
-        told = FlowCounts.believed([*reports, *reported(row)]).traffic(0.7)
+        true = FlowCounts.of(reports).traffic(0.7)
+        told = FlowCounts.of([*reports, *reported(row)]).traffic(0.7)
         assert true is not None and told is not None
         best, found = optimise(true, 7), optimise(told, 7)
         assert true.mean_fct(found.thresholds) <= 1.25 * best.value
 
     def test_a_period_without_end_takes_no_load_away(self) -> None:
         reports = [self.honest(host) for host in range(16)]
-        loads = FlowCounts.believed([*reports, Reported(RATE_BPS, 2**64 - 1, b"")]).loads()
+        loads = FlowCounts.of([*reports, Reported(RATE_BPS, 2**64 - 1, b"")]).loads()
         assert loads[2] > 0.5 * FlowCounts.of(reports).loads()[2]
 
-    @pytest.mark.parametrize("flow_type", [2, 3])
-    def test_thresholds_for_flows_of_the_last_bin_fit_on_the_wire(self, flow_type: int) -> None:
-        traffic = FlowCounts.of(reported(SizeCount(flow_type, len(EDGES) - 2, 200, 2**63), flows(3, 8, 2000))).traffic(0.8)
-        assert traffic is not None
-        for cuts in (optimise(traffic, 7).thresholds.beta, optimise(traffic, 7).thresholds.alpha):
-            assert max(cuts) <= COUNT_MAX
+    def test_thresholds_fit_on_the_wire(self) -> None:
+        assert whole([8.0, float(EDGES[-1])], [5.0, float(EDGES[-1])]) == Thresholds((8, COUNT_MAX), (5, COUNT_MAX))

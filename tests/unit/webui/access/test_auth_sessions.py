@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 
 from tests.unit.webui.access.auth_site import PASSWORD, SECOND, Site, csrf, log_in
 from webui.access.accounts import Accounts
@@ -106,6 +107,13 @@ class TestTheStoresSessions:
         assert client.get("/api/session").get_json()["user"] == "ann"
 
 
+def cookie_of(client: FlaskClient) -> str:
+    """The header of a client's session."""
+    cookie = client.get_cookie("baton")
+    assert cookie is not None
+    return f"baton={cookie.value}"
+
+
 class TestStill:
     """An event stream asks later whether its user still has access."""
 
@@ -123,9 +131,7 @@ class TestStill:
     def test_of_a_session_until_logout_and_not_while_the_store_is_away(self, site: Site, users: Path) -> None:
         client = site.client()
         log_in(client)
-        cookie = client.get_cookie("baton")
-        assert cookie is not None
-        known = self.asked(site, Cookie=f"baton={cookie.value}")
+        known = self.asked(site, Cookie=cookie_of(client))
         assert known()
         site.store.sessions.lost = True
         assert known()
@@ -136,8 +142,7 @@ class TestStill:
     def test_of_a_user_until_removal_and_of_a_visitor_always(self, site: Site, users: Path) -> None:
         client = site.client()
         log_in(client)
-        cookie = client.get_cookie("baton")
-        assert cookie is not None
-        known, visitor = self.asked(site, Cookie=f"baton={cookie.value}"), self.asked(site)
+        known, visitor = self.asked(site, Cookie=cookie_of(client)), self.asked(site)
+        assert known()
         Accounts(users).remove_user("ann")
         assert not known() and visitor()
