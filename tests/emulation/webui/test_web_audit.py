@@ -18,6 +18,7 @@ from controller.store.store import Store
 from tests import needs
 from tests.emulation.webui.web_feed import Feed
 from webui.access.accounts import Accounts
+from webui.server.front import KNOWN_S
 
 pytestmark = needs.REDIS
 
@@ -93,4 +94,23 @@ def test_a_logout_survives_a_restart_of_the_web_server_and_so_does_a_session(red
             again.cookies = dict(cookies)
             connection = again.connect()
             assert json.loads(again.ask(connection, "GET", "/api/session"))["user"] == user
+            connection.close()
+
+
+def test_an_event_stream_ends_when_its_user_is_removed(redis: PrivateRedis, tmp_path: Path) -> None:
+    with WebServer(redis.url, tmp_path) as server:
+        operator, visitor = Operator(server.port, "127.0.0.1"), Operator(server.port, "127.0.0.2")
+        operator.log_in()
+        streams = []
+        for one in (operator, visitor):
+            connection = one.connect()
+            cookies = "; ".join(f"{name}={value}" for name, value in one.cookies.items())
+            connection.request("GET", "/api/stream", headers={"Cookie": cookies})
+            streams.append((connection, connection.getresponse()))
+        Accounts(tmp_path / "users.json").remove_user(USER)
+        until_s = time.monotonic() + 4 * KNOWN_S
+        while streams[0][1].readline():
+            assert time.monotonic() < until_s, "it goes on"
+        assert streams[1][1].readline(), "a visitor's goes on"
+        for connection, _ in streams:
             connection.close()

@@ -31,6 +31,15 @@ def test_a_page_without_news_does_not_look_well(small: Dashboard) -> None:
         expect(page).to_have_title("Baton", timeout=15_000)
 
 
+def test_a_page_without_a_stream_says_so_and_shows_what_it_asks_for(small: Dashboard) -> None:
+    with small.page() as page:
+        page.route("**/api/stream*", lambda route: route.fulfill(status=503))
+        page.reload()
+        expect(page.locator("#banner")).to_contain_text("No live stream")
+        expect(page.locator("html")).not_to_have_class(re.compile("stale"))
+    small.complaints.clear()  # the console tells of each refused stream
+
+
 def test_a_members_late_slots_are_readable_after_a_week(small: Dashboard) -> None:
     with small.page("members") as page:
         table = "window.baton.members.table"

@@ -16,6 +16,7 @@ from controller.election.rules import Election
 from controller.processes.jsonlines import JsonLines
 from protocol.key import Key
 from protocol.link import ControlSocket
+from protocol.messages import Cause
 
 
 class Readable:
@@ -114,6 +115,20 @@ def test_a_leader_plans_when_it_is_due_after_all_that_came(coordinator: Coordina
     coordinator.granting.plan = lambda now_ns: (log.append("plan"), coordinator.stop())  # type: ignore[method-assign,assign]
     coordinator.run()
     assert log == ["ACK", "YIELD", "bridge", "leadership", "plan"]
+
+
+def test_no_word_of_the_tuner_ends_a_leader(coordinator: Coordinator, log: list[str]) -> None:
+    def fails() -> bool:
+        log.append("tuner")
+        raise ValueError("no 64 bits hold it")
+
+    cast(Term, coordinator.leadership)._turns = 2
+    tuner = Readable(log)
+    coordinator.distribution.tuner = cast(JsonLines, tuner)
+    coordinator.distribution.from_tuner = fails  # type: ignore[method-assign]
+    coordinator.run()
+    tuner.close()
+    assert log.count("tuner") == 2 and coordinator.guard.refused[Cause.FAILED] == 2
 
 
 def test_what_is_read_counts_up_to_the_last_turn_that_left_nothing(coordinator: Coordinator) -> None:

@@ -31,13 +31,6 @@ def test_no_message_and_no_document_ends_a_leader() -> None:
     assert not fabric.leader.members.present()
 
 
-def test_no_word_of_the_tuner_ends_a_leader() -> None:
-    leader = Fabric().leader
-    leader.distribution.from_tuner = fails  # type: ignore[method-assign,assign]
-    leader._from_tuner(0)
-    assert leader.guard.refused[Cause.FAILED] == 1
-
-
 def test_a_call_that_fails_is_made_again_and_the_heartbeat_goes_on() -> None:
     fabric = Fabric()
     leader = fabric.leader
