@@ -32,7 +32,7 @@ from controller.openflow.publication.store_client import StoreClient
 from controller.openflow.roles import Role, Roles
 from controller.openflow.switches import Switches
 from controller.openflow.tables.forwarding import LEARN, Forwarding
-from controller.processes.pulse import Pulse
+from controller.processes.pulse import BEAT_NS, Pulse
 from controller.store.store import Store
 from controller.switch_queues.control_room import CONTROL_QUEUE
 from protocol.timers import Mishaps
@@ -332,7 +332,7 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         pulse = Pulse()
         while self.is_active:
             pulse.beat(time.monotonic_ns())
-            hub.sleep(1)
+            hub.sleep(BEAT_NS / 1e9)
 
     def _keep_time(self) -> None:
         """Tells the core the time, and probes ports that have come up, as long as time alone can change anything."""

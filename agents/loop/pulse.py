@@ -1,4 +1,4 @@
-"""Tells once a second that the agent's loop turns, to whoever waits for its end. Pure: the time is an argument."""
+"""Tells every few seconds that the agent's loop turns, to whoever waits for its end. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 from agents.loop.part import Part
 from protocol.units import SECOND_NS
 
+BEAT_NS = 3 * SECOND_NS
+"""Each beat wakes two processes of an idle host. The guardian waits more than twice as long (agents/queues/guardian.py)."""
+
 
 class Pulse(Part):
-    """Calls `beat` each second, as long as the loop turns."""
+    """Calls `beat` every `BEAT_NS`, as long as the loop turns."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
         self._beat = beat
@@ -20,5 +23,5 @@ class Pulse(Part):
 
     def advance(self, now_ns: int) -> None:
         if now_ns >= self._due_ns:
-            self._due_ns = now_ns + SECOND_NS
+            self._due_ns = now_ns + BEAT_NS
             self._beat()

@@ -1,4 +1,4 @@
-"""A child tells once a second that its loop turns, and who started it learns when it stands still. An edge: a pipe.
+"""A child tells every few seconds that its loop turns, and who started it learns when it stands still. An edge: a pipe.
 
 A process that hangs ends by nothing, so nobody would start it again. It need not beat: who never has is never found still.
 """
@@ -12,6 +12,7 @@ from protocol.units import SECOND_NS
 
 PULSE = "BATON_PULSE"
 """The environment's name for the child's end of the pipe, a descriptor."""
+BEAT_NS = 3 * SECOND_NS
 STILL_NS, LOOK_NS = 20 * SECOND_NS, 4 * SECOND_NS
 """How long a loop may stand still: longer than the start of thousands of hosts takes on a machine that is short of processors.
 And how often who started it looks."""
@@ -27,10 +28,10 @@ class Pulse:
             os.set_inheritable(self._descriptor, False)
 
     def beat(self, now_ns: int) -> None:
-        """To be called in each turn of the loop; writes once a second at most, and never blocks."""
+        """To be called in each turn of the loop; writes every `BEAT_NS` at most, and never blocks."""
         if now_ns < self._due_ns or self._descriptor < 0:
             return
-        self._due_ns = now_ns + SECOND_NS
+        self._due_ns = now_ns + BEAT_NS
         with contextlib.suppress(OSError):  # full: it was not read for a day; closed: this process ends soon
             os.write(self._descriptor, b".")
 
