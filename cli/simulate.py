@@ -59,7 +59,9 @@ COLUMNS = (
 @click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
-@click.option("--admit", type=SOME, help="Share of a receiver's link that deadlines may need.  [default: any]")
+@click.option("--admit", type=SOME, help="Share of a host's link that deadlines may need, by the coordinator.  [default: any]")
+@click.option("--admit-from", default="1MB", show_default=True, help="With --admit: flows of this size and more ask.")
+@click.option("--admit-delay", default="1ms", show_default=True, help="With --admit: from a flow's start to the answer.")
 @click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
 @click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
 @click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
@@ -104,6 +106,8 @@ def _refuse_unread(mode: str) -> None:
     """Ends the command if an option was given that does not count; `mode`: an option of `READ_BY`, or empty for a sweep."""
     if not mode:
         refuse({"control_delay"}, "has no meaning without --xco")
+        if click.get_current_context().params["admit"] is None:
+            refuse({"admit_from", "admit_delay"}, "has no meaning without --admit")
         return
     known = {option.name or "" for option in click.get_current_context().command.params}
     refuse(known - {mode, *READ_BY[mode]}, f"has no meaning with --{mode}")
@@ -144,7 +148,9 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         flows=options["flows"], margin=options["margin"], fabric=fabric, mixture=mixture,
         settings=Settings(
             spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"],
-            admit=options["admit"] or 0.0, ack_segments=options["ack_segments"],
+            admit=options["admit"] or 0.0, admit_from_bytes=named("--admit-from", options["admit_from"], parse_size) or 0,
+            admit_delay_ns=named("--admit-delay", options["admit_delay"], parse_duration) or 0,
+            ack_segments=options["ack_segments"],
         ),
     )  # fmt: skip
 

@@ -1,40 +1,53 @@
-"""What becomes of deadlines if receivers admit them: a flow is refused whose receiver's link has too little left. Pure.
+"""Which deadlines the coordinator admits, and which it refuses. Pure.
 
-A flow with a deadline needs its size over its deadline until that has passed, as `simulation.flows.Reservations` counts it at
-senders. It is refused when it starts, in no time and without a message, if its receiver's admitted flows and it need more than
-a share of the link; it then goes by its size, as type 2. Results still count its deadline.
+A large flow with a deadline asks when it starts: its application opens a coflow of this one flow, and `controller.coflows`
+decides as it does for any (Varys' rule). The flow does not wait for the answer. A refused flow goes by its size from then on,
+as type 2; results still count its deadline. Smaller flows do not ask, and reserve nothing.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from controller.coflows.coflow import Coflow
+from controller.coflows.coflow import Flow as Demand
+from controller.coflows.deadlines import REFUSED, Deadlines
 from simulation.flows import Flow
 
 
-def refused(flows: Sequence[Flow], rate_bps: int, share: float) -> frozenset[int]:
-    """The positions of the flows with deadlines that would need more than this share of their receiver's link.
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How deadlines are admitted.
 
-    `flows`: in the order of their starts. `rate_bps`: of every host's link.
+    `share`: of each host's link, in each direction, what admitted deadlines may need. `from_bytes`: flows of this size and more
+    ask. `delay_ns`: from a flow's start to the answer.
     """
-    found = set[int]()
-    admitted = defaultdict[int, list[tuple[int, float]]](list)  # by receiver: until when (ns), and how much (bit/s)
-    for position, flow in enumerate(flows):
-        if flow.flow_type != 1:
-            continue
-        here = admitted[flow.target] = [one for one in admitted[flow.target] if one[0] > flow.start_ns]
-        needed = flow.size_bytes * 8e9 / flow.deadline_ns
-        if sum(rate for _, rate in here) + needed > share * rate_bps:
-            found.add(position)
-        else:
-            here.append((flow.start_ns + flow.deadline_ns, needed))
-    return frozenset(found)
 
+    share: float
+    from_bytes: int
+    delay_ns: int
 
-def without(flows: Sequence[Flow], positions: frozenset[int]) -> tuple[Flow, ...]:
-    """The flows as hosts send them: those at these positions have no deadline, and are of type 2."""
-    return tuple(
-        replace(flow, flow_type=2, deadline_ns=0) if position in positions else flow for position, flow in enumerate(flows)
-    )
+    def refused(self, flows: Sequence[Flow], rate_bps: int) -> frozenset[int]:
+        """The positions of the flows that are refused; `flows` in the order of their starts, on links of this rate."""
+        deadlines = Deadlines(lambda host: rate_bps, usable=self.share)
+        found = set[int]()
+        admitted: list[Coflow] = []
+        for position, flow in enumerate(flows):
+            if flow.flow_type != 1 or flow.size_bytes < self.from_bytes:
+                continue
+            due_ns, demand = flow.start_ns + flow.deadline_ns, Demand(str(flow.source), str(flow.target), flow.size_bytes)
+            new = Coflow(position, flow.start_ns, due_ns, due_ns, flows=(demand,))
+            admitted = [one for one in admitted if one.expires_ns > flow.start_ns]
+            if deadlines.update([*admitted, new])[position].deadline == REFUSED:
+                found.add(position)
+            else:
+                admitted.append(new)
+        return frozenset(found)
+
+    def sent(self, flows: Sequence[Flow], refused: frozenset[int]) -> tuple[Flow, ...]:
+        """The flows as hosts send them, when those at these positions hear that they are refused."""
+        return tuple(
+            replace(flow, refused_ns=max(1, self.delay_ns)) if position in refused else flow
+            for position, flow in enumerate(flows)
+        )

@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_sizes import FlowSizes
-from simulation.admission import refused, without
+from simulation.admission import Admission
 from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
@@ -59,16 +59,22 @@ class Case:
         """The flows; `sizes` is the workload's distribution."""
         return poisson(sizes, self.fabric, load=self.load, count=self.flows, mixture=self.mixture, seed=self.seed)
 
-    def program_input(self, flows: tuple[Flow, ...]) -> tuple[str, Thresholds]:
+    def sent(self, flows: tuple[Flow, ...], refused: frozenset[int]) -> tuple[Flow, ...]:
+        """The flows as hosts send them, when those at these positions are refused their deadlines."""
+        return self._admission.sent(flows, refused) if self.settings.admit else flows
+
+    def program_input(self, sent: tuple[Flow, ...]) -> tuple[str, Thresholds]:
         """What the program reads, and the thresholds in it."""
-        sent = without(flows, self.refused(flows))
         cuts = thresholds(self.scheme, sent, self.load)
         return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), sent), cuts
 
     def refused(self, flows: tuple[Flow, ...]) -> frozenset[int]:
         """The positions of the flows whose deadlines are refused."""
-        share = self.settings.admit
-        return refused(flows, self.fabric.host_bps, share) if share else frozenset()
+        return self._admission.refused(flows, self.fabric.host_bps) if self.settings.admit else frozenset()
+
+    @property
+    def _admission(self) -> Admission:
+        return Admission(self.settings.admit, self.settings.admit_from_bytes, self.settings.admit_delay_ns)
 
     @property
     def counted(self) -> slice:

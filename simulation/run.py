@@ -73,7 +73,9 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
     Raises as `lines_of`.
     """
     flows = case.scheduled(cdfs.load(case.workload))
-    text, cuts = case.program_input(flows)
+    refused = case.refused(flows)
+    sent = case.sent(flows, refused)
+    text, cuts = case.program_input(sent)
     began = time.monotonic()
 
     def told(line: dict[str, Any]) -> None:
@@ -93,6 +95,6 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
         "events": close["events"],
         "drops": close["drops"],
         "marks": close["marks"],
-        "refused": len(case.refused(flows).intersection(range(len(flows))[case.counted])),
+        "refused": len(refused.intersection(range(len(flows))[case.counted])),
         **summary(ended(flows, lines, case.fabric)[case.counted]),
     }

@@ -36,10 +36,10 @@ class Settings:
 
     `spray`: each packet takes the next path, as in pFabric's paper; else a flow keeps its path. `termination`: MCP's scheme (3:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
-    from which flows yield (0: they never do). `admit`: the share of a receiver's link that deadlines may need
-    (simulation.admission; 0: any). `initial_window`, `pfabric_window` in packets; `buffer_bytes` of each port. `ack_segments`:
-    a TCP receiver acknowledges so many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is
-    that of Linux, 200 ms.
+    from which flows yield (0: they never do). `admit`: the share of a host's link that admitted deadlines may need
+    (0: nobody asks); flows of `admit_from_bytes` and more ask, and are answered `admit_delay_ns` later (simulation.admission).
+    `initial_window`, `pfabric_window` in packets; `buffer_bytes` of each port. `ack_segments`: a TCP receiver acknowledges so
+    many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is that of Linux, 200 ms.
     """
 
     spray: bool = False
@@ -52,6 +52,8 @@ class Settings:
     crowd: int = 32
     aim: float = 0.9375
     admit: float = 0.0
+    admit_from_bytes: int = 1_000_000
+    admit_delay_ns: int = 1_000_000
     ack_segments: int = 1
 
 
@@ -93,7 +95,7 @@ def thresholds(scheme: str, flows: tuple[Flow, ...], load: float) -> Thresholds:
     if scheme == "pias":
         traffic = Traffic(0, 0, share(list(flows)), None, reported(flows))
         return optimise(traffic, 8).thresholds
-    by_type = [[flow for flow in flows if flow.flow_type == kind] for kind in (1, 2, 3)]
+    by_type = [[flow for flow in flows if flow.goes_by == kind] for kind in (1, 2, 3)]
     if not by_type[1] + by_type[2]:
         return Thresholds((), ())
     loads = [share(chosen) for chosen in by_type]
@@ -162,6 +164,7 @@ def case_text(settings: dict[str, int | str | tuple[int, ...]], flows: Iterable[
         if value != ()
     ]
     lines += [
-        f"flow {one.start_ns} {one.source} {one.target} {one.size_bytes} {one.flow_type} {one.deadline_ns}" for one in flows
+        f"flow {one.start_ns} {one.source} {one.target} {one.size_bytes} {one.flow_type} {one.deadline_ns} {one.refused_ns}"
+        for one in flows
     ]
     return "\n".join(lines) + "\n"

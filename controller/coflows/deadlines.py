@@ -32,9 +32,10 @@ class Verdict(NamedTuple):
 class Deadlines:
     """Decides about the deadlines of the open coflows, once each."""
 
-    def __init__(self, rate_bps: Callable[[str], int]) -> None:
-        """`rate_bps`: of a host's link."""
+    def __init__(self, rate_bps: Callable[[str], int], usable: float = USABLE) -> None:
+        """`rate_bps`: of a host's link; `usable`: the share of it that admitted deadlines may need."""
         self._rate_bps = rate_bps
+        self._usable = usable
         self._verdicts: dict[int, Verdict] = {}
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
@@ -68,7 +69,7 @@ class Deadlines:
             return Verdict(UNCHECKED, "flows: not given, so nothing shows whether the deadline can be kept")
         assert new.deadline_ns is not None
         demand = demand_of(new.flows)
-        rates = {port: USABLE * self._rate_bps(port[1]) / 8e9 for port in demand}
+        rates = {port: self._usable * self._rate_bps(port[1]) / 8e9 for port in demand}
         left_ns = float(new.deadline_ns - new.opened_ns)
         if bottleneck_order.keeps_deadline(demand, left_ns, reserved.taken, rates):
             return Verdict(ADMITTED, f"every port has the rate that it needs until then, beside {len(reserved)} admitted")

@@ -19,6 +19,8 @@ class Mcp : public ns3::TcpDctcp
 
 	/* The application writes its data now: the deadline counts from here. */
 	void Begin();
+	/* The deadline was refused: at the next acknowledgement DCTCP continues. */
+	void Refuse() { m_deadline_us = 0; }
 	bool GaveUp() const { return m_phase == Phase::GivenUp; }
 	bool Switched() const { return m_phase == Phase::Dctcp; }
 

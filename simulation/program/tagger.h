@@ -26,6 +26,8 @@ class Tag
 
 	/* The queue of a packet that carries bytes from `first` to `end` of the flow; end == first: without payload. */
 	unsigned Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_t now_ns);
+	/* The flow goes by its size from now on: its deadline was refused. */
+	void Refuse() { m_type = 2; }
 	unsigned Promotions() const { return m_promotions; }
 
       private:

@@ -118,8 +118,17 @@ void TcpFlows::Start(uint32_t flow)
 	if (state.mcp) {
 		state.mcp->Begin();
 		WatchForGivingUp(flow);
+		if (uint64_t after_ns = m_case.flows[flow].refused_ns)
+			Simulator::Schedule(NanoSeconds(after_ns), &TcpFlows::Refuse, this, flow);
 	}
 	state.socket->Send(Create<Packet>(uint32_t(m_case.flows[flow].size)));
+}
+
+void TcpFlows::Refuse(uint32_t flow)
+{
+	m_flows[flow].tag.Refuse();
+	if (m_flows[flow].mcp)
+		m_flows[flow].mcp->Refuse();
 }
 
 /* MCP gives a flow up between two acknowledgements; it is told of within a tenth of its deadline. */

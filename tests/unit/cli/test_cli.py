@@ -408,6 +408,8 @@ def test_doctor_refuses_options_that_only_a_comparison_of_hosts_reads() -> None:
         (("--validate", "--control-delay", "1ms"), "--control-delay"),
         (("--control-delay", "1ms"), "--control-delay"),
         (("--admit", "0"), "--admit"),
+        (("--admit-from", "2MB"), "--admit-from"),
+        (("--admit-delay", "2ms"), "--admit-delay"),
         (("--deadline-reserved", "0"), "--deadline-reserved"),
         (("--slack", "nan"), "--slack"),
         (("--slack", "inf"), "--slack"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,6 +75,16 @@ class TestOneFlow:
         deadline = 5_000_000
         (took,) = run("karuna", (Flow(2_000_000, 0, 7, 1_000_000, 1, deadline),)).values()
         assert 0.8 * deadline < took <= deadline
+
+    def test_that_hears_that_its_deadline_is_refused_goes_as_fast_as_it_can_from_then_on(self) -> None:
+        deadline, heard = 50_000_000, 1_000_000
+        (took,) = run("karuna", (Flow(2_000_000, 0, 7, 10_000_000, 1, deadline, heard),)).values()
+        assert SMALL.alone_ns(0, 7, 10_000_000) + heard / 2 < took < 0.5 * deadline
+
+    def test_that_is_refused_is_behind_one_that_is_admitted(self) -> None:
+        admitted = Flow(2_000_000, 1, 7, 5_000_000, 1, 6_000_000)
+        took = run("karuna", (replace(admitted, source=0, refused_ns=100_000), admitted))
+        assert took[1] <= 6_000_000 < took[0]
 
     @pytest.mark.parametrize("size", [8_000, 60_000, 180_000])
     @pytest.mark.parametrize("deadline_ns", [20_000_000, 80_000_000])
@@ -156,7 +168,7 @@ class TestMany:
         with pytest.raises(RunError, match="line 2: key colour"):
             lines_of("fabric_run", "scheme dctcp\ncolour 1\n")
         with pytest.raises(RunError, match="line 1: a flow joins"):
-            lines_of("fabric_run", "flow 0 1 1 10 3 0\n")
+            lines_of("fabric_run", "flow 0 1 1 10 3 0 0\n")
 
 
 def test_frames_are_those_of_the_program() -> None:
