@@ -65,6 +65,16 @@ class OpenCoflow:
             return CoflowMark(self.id)
         return FlowMark(size_bytes, min(-(-(self.deadline_ns - now_ns) // MILLISECOND_NS), DEADLINE_MAX_MS))
 
+    def answered(self) -> OpenCoflow:
+        """This coflow with the verdict on its deadline, if there is one by now. Raises StoreUnavailable.
+
+        A client with `wait_s=0` does not wait for it: data flow meanwhile, under the mark of a deadline. Where it was refused,
+        mark the sockets anew.
+        """
+        if self.deadline_ns is None:
+            return self
+        return _decided(self.store, self.id, self.deadline_ns, self.store.verdict(self.id))
+
     def mark(self, sock: socket.socket, *, size_bytes: int | None = None) -> None:
         """Marks a socket for the flow that begins now: before connect(), or on an open connection for its next message.
 
@@ -117,7 +127,7 @@ class CoflowClient:
     """Opens and finds the coflows of a store, given the store or its URL. Every method raises StoreUnavailable."""
 
     def __init__(self, store: Store | str, *, wait_s: float = WAIT_S) -> None:
-        """`wait_s`: how long `open` waits for the verdict on a deadline."""
+        """`wait_s`: how long `open` waits for the verdict on a deadline; 0: see `OpenCoflow.answered`."""
         self._store = Store(store) if isinstance(store, str) else store
         self._wait_s = wait_s
 

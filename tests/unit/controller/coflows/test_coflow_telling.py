@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controller.coflows.client import CoflowClient, NotOpen, OpenCoflow
+from controller.coflows.deadlines import Verdict
 from controller.coflows.telling import CoflowQueues
 from controller.members.registry import Members
 from controller.store.store import Store
@@ -212,6 +213,15 @@ class TestClient:
         for part in (opened, client.find(opened.id)):
             assert part.verdict is not None and part.verdict.deadline == decided
             assert isinstance(part.marking(9), FlowMark if dated else CoflowMark)
+
+    def test_who_does_not_wait_for_the_verdict_sends_with_the_deadline_until_it_is_refused(self) -> None:
+        store = FakeStore()
+        opened = CoflowClient(store, wait_s=0).open(deadline_ms=2000, flows=[("h1", "h2", 9)])
+        assert isinstance(opened.answered().marking(9), FlowMark)
+        store.answer = {"deadline": "refused", "why": "full"}
+        answered = opened.answered()
+        assert answered.verdict == Verdict("refused", "full") and answered.marking(9) == CoflowMark(opened.id)
+        assert answered.answered() is answered
 
     def test_another_host_finds_the_same_deadline(self) -> None:
         client = CoflowClient(FakeStore())
