@@ -1,7 +1,7 @@
 // Draws a large fabric as groups: a band of tiles for each tier, from the highest down. A tile opens what is below its switch; its
 // two bars show the load of the link to the tier above, up and down, and a closed group shows what is contended or wrong inside.
 
-import { $, attribute, empty, h, text, visible } from "../lib/dom.js";
+import { $, afterPress, attribute, empty, h, text, visible } from "../lib/dom.js";
 import { count, natural, percent } from "../lib/format.js";
 import { loadColour, loadGradient } from "../lib/scale.js";
 import { onTheme } from "../lib/appearance.js";
@@ -13,6 +13,7 @@ export class GroupsView {
   /** `chosen(id or null)` is called with a switch's or a host's name when it is selected. */
   constructor(element, app, chosen) {
     Object.assign(this, { element, chosen, feed: app.feed, app, open: [], hosts: new Map(), whole: new Set(), tiles: new Map(), selected: null, groups: null });
+    this.drawSoon = afterPress(element, () => this.groups && this.draw());
     new Finder($("finder"), (id) => this.select(id));
     app.feed.on("fabric", (fabric) => this.show(fabric));
     app.feed.on("state", () => this.refresh());
@@ -30,7 +31,7 @@ export class GroupsView {
     this.open = this.open.filter((id) => this.groups.has(id));
     text($("fabric-hint"), `${count(counts.switches)} switches, ${count(counts.hosts)} hosts, ${count(counts.links)} links${counts.blocked ? `, ${count(counts.blocked)} blocked` : ""}`);
     this.legend();
-    this.draw();
+    this.drawSoon();
   }
 
   /** The bands: [title, tiles], from the highest tier down. */
@@ -130,7 +131,7 @@ export class GroupsView {
       for (const host of hosts) if (this.tiles.has(host.id)) this.tiles.get(host.id).one = host;
       if (same) this.paint();
       else {
-        this.draw();
+        this.drawSoon();
         this.seen();
       }
     } catch {

@@ -42,6 +42,24 @@ export const $ = (id) => document.getElementById(id);
 /** Whether an element is in the view that is shown. Reads classes instead of the layout, since it is called often. */
 export const visible = (element) => !document.hidden && (element.closest("main > [data-views]")?.classList.contains("shown") ?? true);
 
+/** `draw`, but not between a press and its release in the element: who replaces what is pressed loses the click. */
+export function afterPress(element, draw) {
+  let pressed = false;
+  let owed = false;
+  const end = () => {
+    pressed = false;
+    setTimeout(() => owed && !pressed && later()); // the click comes first
+  };
+  const later = () => {
+    owed = pressed;
+    if (!pressed) draw();
+  };
+  element.addEventListener("pointerdown", () => (pressed = true));
+  for (const name of ["pointerup", "pointercancel", "blur"]) window.addEventListener(name, end);
+  window.addEventListener("pointermove", (event) => pressed && !event.buttons && end()); // released outside of the window
+  return later;
+}
+
 /** The message of a view without content: what is the case, and what to do. */
 export function empty(title, remedy) {
   return h("div", { class: "empty" }, h("strong", {}, title), h("p", {}, remedy));

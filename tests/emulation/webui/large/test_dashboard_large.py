@@ -94,6 +94,21 @@ class TestTheFabric:
             page.keyboard.press("0")
             assert len(shown(page, "switch")) == 25
 
+    def test_a_click_counts_though_the_fabric_changes_between_press_and_release(self, large: Dashboard) -> None:
+        with large.page("fabric") as page:
+            page.hover('.gtile[data-id="row3"]')
+            page.evaluate("window.before = document.querySelector('.gtile')")
+            page.mouse.down()
+            page.evaluate("baton.groups.show(baton.feed.last.fabric)")
+            page.mouse.up()
+            expect(page.locator('[data-id="row3"].gtile')).to_have_attribute("aria-expanded", "true")
+            page.mouse.down()
+            page.evaluate("window.before = document.querySelector('.gtile'), baton.groups.show(baton.feed.last.fabric)")
+            assert page.evaluate("before.isConnected")
+            page.mouse.move(1, 1)
+            page.mouse.up()
+            page.wait_for_function("!before.isConnected")
+
     @pytest.mark.parametrize("width", [390, 1280])
     def test_no_name_is_cut_off_and_no_view_scrolls_sideways(self, large: Dashboard, width: int) -> None:
         with large.page("fabric", width=width) as page:
