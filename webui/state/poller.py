@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from controller.store.layout import FLUSH_NS
 from controller.store.store import Snapshot, Store, StoreUnavailable
+from protocol.bodies.text import printable
 from webui.state import ledger, model
 from webui.state.ledger import Ledger
 from webui.state.lists import Wanted
@@ -39,6 +40,8 @@ KNOWN_NS = 10_000_000_000
 """How old the groups of a large fabric may be that a page begins with."""
 LARGE_FRESH_NS = 900_000_000
 """The same on a large fabric, whose state is told once a second."""
+ODD = ("ports", "members", "telemetry", "thresholds", "policy", "status", "fabric")
+"""What a dashboard can do without, if something in it is missing: the first of these without which all else can be shown."""
 QUEUED_MAX = 64
 FIRST_EVENTS = 100
 FIRST_BATCHES = 80
@@ -66,6 +69,10 @@ class Poller:
         self._store = store
         self._lock = threading.Lock()
         self._reading: Reading | None = None
+        self._seen: Snapshot | None = None
+        """What the store held in that reading, also what was left out of it."""
+        self._odd = ""
+        """Which document was left out of it, and why."""
         self._read_ns = 0
         self._failed: StoreUnavailable | None = None
         self._ledger = Ledger()
@@ -170,7 +177,35 @@ class Poller:
         before = self._reading
         now_ns, begun_ns = time.monotonic_ns(), time.thread_time_ns()
         light = before is not None and self._ledger.large and now_ns < self._heavy_ns
-        snapshot = self._store.feeds.snapshot(None if before is None else before.snapshot, light=light)
+        snapshot = self._seen = self._store.feeds.snapshot(self._seen, light=light)
+        try:
+            reading, odd = self._made(before, snapshot), ""
+        except Exception as error:
+            reading, odd = self._made_without(snapshot, error)
+        if odd and odd != self._odd:
+            log.error("%s", odd)
+        self._odd = odd
+        reading.state["coordinator"]["warnings"] += [*self._store.connection.unread.lines(), *([odd] if odd else [])]
+        if not light:
+            same = before is not None and reading.picture is before.picture
+            cost_ns = time.thread_time_ns() - begun_ns if same else 0  # a new fabric costs once
+            self._heavy_ns = now_ns + min(HEAVY_MAX_NS, round(cost_ns / HEAVY_PART))
+        return reading
+
+    def _made_without(self, snapshot: Snapshot, error: Exception) -> tuple[Reading, str]:
+        """A reading without the document of `ODD` that can't be shown, and what to do. Raises the error if two can't."""
+        for name in ODD:
+            if name == "members":
+                rest = snapshot._replace(members={})
+            else:
+                rest = snapshot._replace(documents={**snapshot.documents, name: None})
+            self._ledger = Ledger()
+            with contextlib.suppress(Exception):
+                why = printable(f"{type(error).__name__}: {error}")
+                return self._made(None, rest), f"{name} in the store can't be shown, and is left out: write it anew ({why})"
+        raise error
+
+    def _made(self, before: Reading | None, snapshot: Snapshot) -> Reading:
         document = snapshot.documents["fabric"]
         same = before is not None and document is before.snapshot.documents["fabric"]
         picture = before.picture if before is not None and same else Picture(document, snapshot.versions["fabric"])
@@ -187,10 +222,6 @@ class Poller:
                 picture, snapshot.documents, snapshot.members, snapshot.override, alive=alive, time_ms=time_ms
             )
             fabric = picture.shape
-        state["coordinator"]["warnings"] += self._store.connection.unread.lines()
-        if not light:
-            cost_ns = time.thread_time_ns() - begun_ns if same else 0  # a new fabric costs once
-            self._heavy_ns = now_ns + min(HEAVY_MAX_NS, round(cost_ns / HEAVY_PART))
         return Reading(snapshot, picture, alive, state, fabric)
 
     # -- for streams --------------------------------------------------------------------------------------------------

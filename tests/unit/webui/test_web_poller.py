@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.store.feeds import Feeds
+from controller.store.feeds import Feeds, Snapshot
 from controller.store.store import Store, StoreUnavailable
 from webui.state.poller import Poller
 
@@ -112,3 +112,54 @@ def test_no_request_is_told_of_a_fault_that_is_over(store: HalfGone, monkeypatch
             poller.read(0)
         with pytest.raises(ZeroDivisionError):
             poller.read(10**12)
+
+
+class Holding(StreamsOnly):
+    """A store that holds what a test puts into it."""
+
+    documents: dict[str, Any]
+    members: dict[int, Any]
+
+    def snapshot(self, before: Any = None, *, light: bool = False) -> Snapshot:  # noqa: ANN401 -- as the store has it
+        versions = dict.fromkeys((*self.documents, "status", "fabric"), 1)
+        return Snapshot(self.documents, versions, dict.fromkeys(versions, 0), self.members, None, 0)
+
+
+PORT = {"source": "s1", "target": "s2", "load_bps": 5, "rate_bps": 10, "dropped": 0}
+
+
+@pytest.fixture
+def held(store: HalfGone) -> Holding:
+    store.feeds = held = Holding(store.connection)
+    rest = dict.fromkeys(("status", "thresholds", "policy", "telemetry", "fabric"))
+    held.documents = {"ports": {"links": [PORT]}, **rest}
+    held.members = {}
+    return held
+
+
+def test_a_document_that_lacks_something_is_left_out_and_told_and_the_rest_is_shown(
+    store: HalfGone, held: Holding, caplog: pytest.LogCaptureFixture
+) -> None:
+    poller = Poller(store)
+    assert poller.read(0).state["links"] == {"s1>s2": {"load": 0.5, "bps": 5, "contended": False, "drops": 0}}
+    good, held.documents["ports"] = held.documents["ports"], {"links": [{"load_bps": 5}]}
+    said = "ports in the store can't be shown, and is left out: write it anew (KeyError: 'source')"
+    for _ in range(2):
+        reading = poller.read(0)
+        assert reading.state["links"] == {} and reading.state["coordinator"]["warnings"] == [said]
+    assert [record.getMessage() for record in caplog.records] == [said]
+    held.documents["ports"] = good
+    reading = poller.read(0)
+    assert reading.state["links"] and reading.state["coordinator"]["warnings"] == []
+
+
+def test_of_a_member_that_lacks_something_the_other_documents_are_shown(store: HalfGone, held: Holding) -> None:
+    held.members = {7: {"sent_bps": [1]}}
+    state = Poller(store).read(0).state
+    assert state["links"] and "members in the store can't be shown" in state["coordinator"]["warnings"][0]
+
+
+def test_two_documents_that_lack_something_are_an_error(store: HalfGone, held: Holding) -> None:
+    held.documents |= {"policy": {"weights": 5}, "status": {"contended": 5}, "ports": {"links": [{}]}}
+    with pytest.raises((KeyError, TypeError)):
+        Poller(store).read(0)
