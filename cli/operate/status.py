@@ -41,24 +41,32 @@ def status(
         found = collect(shared, run_dir if store is None else None)
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
+    from cli.operate.status_view import LACKING, is_coordinated, lacks
+
+    try:
+        _show(found, "links" if links else "members" if members else "", search, page, as_json=as_json, wide=wide)
+    except LACKING as error:
+        raise click.ClickException(lacks(error)) from None
+    sys.exit(found["coordinator"] is None and is_coordinated(found))
+
+
+def _show(found: dict[str, Any], part: str, search: str, page: int | None, *, as_json: bool, wide: bool) -> None:
+    """Prints what was collected; `part`: only its "links" or "members", or all (empty)."""
     if as_json:
-        if links or search or page is not None:
-            found = narrowed(found, "links" if links else "members", search, page)
+        if part == "links" or search or page is not None:
+            found = narrowed(found, part or "members", search, page)
         click.echo(json.dumps(found, indent=1))
-    elif links:
+    elif part == "links":
         from cli.operate.links import show as show_links
 
         show_links(found, search=search, page=page or 1)
     else:
         from cli.operate.status_view import show, show_members
 
-        if not members:
+        if not part:
             show(found, wide=wide, search=search, page=page or 1)
         elif not show_members(found["members"], wide=wide, search=search, page=page or 1):
             click.echo("no host with an agent is known: start one with `baton agent`")
-    from cli.operate.status_view import is_coordinated
-
-    sys.exit(found["coordinator"] is None and is_coordinated(found))
 
 
 def narrowed(found: dict[str, Any], name: str, search: str, page: int | None) -> dict[str, Any]:

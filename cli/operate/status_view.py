@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.hosts import pfc_view
+from protocol.bodies.text import printable
 from webui.state import lists
 from webui.state.lists import Member, Page, Wanted
 
@@ -23,6 +24,8 @@ LONGEST_LINE = 10_000
 ALL = "baton status --json"
 Row = tuple[str, Callable[[Mapping[str, Any]], Iterable[str]], str | Callable[[str], str]]
 """Of the summary: its name, the lines that it has for what was found, and their colour."""
+LACKING = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What is raised by whoever reads a document that is not as any Baton writes it."""
 COLOURS = {"error": "red", "warning": "yellow", "info": "default", "debug": "dim"}
 
 
@@ -93,6 +96,11 @@ def some(lines: Sequence[str], hint: str) -> list[str]:
     return [*lines[:NAMED], f"and {more} more: {hint}"] if more > 0 else list(lines)
 
 
+def lacks(error: Exception) -> str:
+    """That a document in the store lacks something, and where to look."""
+    return printable(f"what the store holds lacks something ({type(error).__name__}: {error}); see `{ALL}`")
+
+
 def _choice(one: Mapping[str, Any]) -> str:
     """What `auto` chose for some links, and why: one row of the status."""
     names = [" -> ".join(map(str, link)) for link in one["links"]]
@@ -112,7 +120,12 @@ def _summary(found: Mapping[str, Any]) -> Iterator[Text]:
 
 def _lines(found: Mapping[str, Any], rows: Iterable[Row]) -> Iterator[Text]:
     for name, texts, colour in rows:
-        for text in texts(found):
+        try:
+            lines = list(texts(found))
+        except LACKING as error:
+            yield _line(name, f"can't be shown: {lacks(error)}", "red")
+            continue
+        for text in lines:
             yield _line(name, text, colour if isinstance(colour, str) else colour(text))
 
 

@@ -7,7 +7,9 @@ import time
 from typing import Any, ClassVar
 
 import pytest
+from click.testing import CliRunner
 
+from cli.operate.status import status
 from cli.operate.status_view import show, show_members
 
 FOUND: dict[str, Any] = {
@@ -176,3 +178,20 @@ class TestManyMembers:
         out = " ".join(capsys.readouterr().out.split())
         assert "and 20 more: baton status --links --search contended" in out
         assert "and 10 more: baton status --members --search suspect" in out
+
+
+def test_a_line_whose_document_lacks_something_says_so_and_the_others_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lacking = {name: value for name, value in TestWidth.COORDINATOR.items() if name != "slice_ns"}
+    show(FOUND | {"coordinator": lacking | {"warnings": ["the clock was set back"]}, "override": "coordinate"})
+    out = " ".join(capsys.readouterr().out.split())
+    assert "policy can't be shown: what the store holds lacks something (KeyError: 'slice_ns'); see `baton status --json`" in out
+    assert "the clock was set back" in out
+
+
+def test_a_list_whose_document_lacks_something_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = FOUND | {"ports": {"links": [{"target": "s1"}]}}
+    monkeypatch.setattr("cli.operate.status.collect", lambda *_: lacking)
+    told = CliRunner().invoke(status, ["--links", "--store", "unix:///nowhere.sock"])
+    assert told.exit_code == 1 and told.output == (
+        "Error: what the store holds lacks something (KeyError: 'source'); see `baton status --json`\n"
+    )
