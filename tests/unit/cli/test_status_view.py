@@ -184,7 +184,7 @@ def test_a_line_whose_document_lacks_something_says_so_and_the_others_are_told(c
     lacking = {name: value for name, value in TestWidth.COORDINATOR.items() if name != "slice_ns"}
     show(FOUND | {"coordinator": lacking | {"warnings": ["the clock was set back"]}, "override": "coordinate"})
     out = " ".join(capsys.readouterr().out.split())
-    assert "policy can't be shown: what the store holds lacks something (KeyError: 'slice_ns'); see `baton status --json`" in out
+    assert "policy can't be shown: what the store holds lacks something (KeyError: 'slice_ns'); see `baton status" in out
     assert "the clock was set back" in out
 
 
