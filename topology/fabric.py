@@ -288,6 +288,8 @@ class FabricBuilder:
         for at, given in enumerate(addresses):
             try:
                 address = ip_address(given)
+                if isinstance(address, IPv6Address) and address.scope_id is not None:
+                    raise ValueError("the same address without its zone would be another one's")
             except ValueError:
                 text = f"{given!r} is not an IP address; write one such as 10.0.0.1"
                 problems.append(Problem(f"addresses[{at}]", text))

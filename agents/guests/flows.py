@@ -63,7 +63,8 @@ def parse_end(name: str, text: object) -> tuple[Address, int]:
             host, _, port = text.partition(":")
         empty = text.count(":") == 1 and not port
     try:
-        address = unmapped(ip_address(host))
+        # A zone (%eth0) means nothing to the kernel's table: with one, others' marks would seem to be other flows'.
+        address = unmapped(ip_address(host if "%" not in host else ""))
     except ValueError:
         raise ValueError(f"{name}: {host[:80]!r} is no IP address; write one such as 10.0.0.9:5432 or [fd00::9]:5432") from None
     if address.is_multicast or address.is_unspecified or address.is_loopback:

@@ -26,7 +26,7 @@ class QueueConditions(Part):
         self._due_ns: int | None = None
         self._restricted: frozenset[int] = frozenset()
         self._pages: Reassembler[Conditions] = Reassembler()
-        self._refused_version = -1
+        self._version = self._refused_version = -1
         self._has_conditions = False
         self._waiting: list[QueueCondition] = []
         self.handlers = {Conditions: self._on_conditions}
@@ -37,8 +37,9 @@ class QueueConditions(Part):
 
     def _on_conditions(self, message: Conditions, now_ns: int) -> None:
         pages = self._pages.add(message)
-        if pages is None or not self._agent.enforcing:
-            return
+        if pages is None or not self._agent.enforcing or message.version < self._version:
+            return  # an older one came late
+        self._version = message.version
         entries = [entry for page in pages for entry in page.entries]
         nodes = self._agent.nodes
         if any(entry.rate_bps > self._link_bps or (entry.queue >= CLASSES and entry.queue not in nodes) for entry in entries):
@@ -87,7 +88,7 @@ class QueueConditions(Part):
     def new_leader(self, now_ns: int) -> None:
         """Forgets the versions of the previous leader."""
         self._pages.clear()
-        self._refused_version = -1
+        self._version = self._refused_version = -1
         self._has_conditions = False
         self._waiting = []
 

@@ -112,9 +112,9 @@ class WeekSchedule(Part):
         if not message.flows:  # the end of the schedule
             self._waiting.clear()
             self._prepared.clear()
+        destinations = message.flows if self._queues is None else self._queues(message, now_ns)  # the kernel may refuse one
         self._prepared.discard(message.week)  # the flows may differ from those of an earlier message
-        self._waiting[message.week] = message
-        self._destinations[message.week] = message.flows if self._queues is None else self._queues(message, now_ns)
+        self._waiting[message.week], self._destinations[message.week] = message, destinations
         self._keep_queues()
         self._drop_cached()
         self._plan()
@@ -199,27 +199,32 @@ class WeekSchedule(Part):
             found = self._flows_by_day[week.week, day] = frozenset(flow for bit, flow in enumerate(flows) if mask >> bit & 1)
         return found
 
+    def _own_ns(self) -> int | None:
+        """When the week's next night or day begins, or its lease ends, by the leader's clock; None: there is no week."""
+        week = self.week
+        if week is None:
+            return None
+        if self._night_pending:
+            return self._day_ns(week) - week.night_ns
+        return self._day_ns(week) if self._day < len(week.days) else week.start_ns + week.lease_ns
+
     def _plan(self) -> None:
         """Computes when the next step is, by the current estimate of the leader's clock."""
-        due: list[int] = []
-        week = self.week
-        if week is not None:
-            if self._night_pending:
-                due.append(self._day_ns(week) - week.night_ns)
-            elif self._day < len(week.days):
-                due.append(self._day_ns(week))
-            else:
-                due.append(week.start_ns + week.lease_ns)
-        due += [self._prepare_at_ns(following) for following in self._waiting.values()]
+        due = [self._prepare_at_ns(following) for following in self._waiting.values()]
+        if (own_ns := self._own_ns()) is not None:
+            due.append(own_ns)
         self._due_ns = self._agent.clock.local(min(due)) if due else None
 
     def _step(self, now_ns: int) -> None:
-        clock, week = self._agent.clock, self.week
+        """Does what was due by the estimate of the leader's clock at the last `_plan`."""
+        clock, week, own_ns = self._agent.clock, self.week, self._own_ns()
         following = min(self._waiting.values(), key=self._prepare_at_ns, default=None)
         if following is not None and clock.local(following.start_ns) <= now_ns:
             self._begin(self._waiting.pop(following.week))
         elif following is not None and clock.local(self._prepare_at_ns(following)) <= now_ns:
             self._prepare(following)
+        elif following is not None and own_ns is not None and self._prepare_at_ns(following) <= own_ns:
+            return  # it comes first, and by the present estimate its time has not come: nothing of this week is due, either
         elif week is not None and self._night_pending:
             self._begin_night(week)
         elif week is not None and self._day < len(week.days):

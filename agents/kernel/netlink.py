@@ -115,6 +115,8 @@ class Netlink:
         self._socket.bind((0, 0))
         self._posted = 0
         self._dumping = False
+        self._dumps = 0
+        """How many dumps were begun."""
         self._interrupted = False
 
     def close(self) -> None:
@@ -222,14 +224,16 @@ class Netlink:
         raise NetlinkError(errno.EINTR, os.strerror(errno.EINTR))
 
     def dump_steps(self, kind: int, ifindex: int, parent: int = 0) -> Iterator[list[Entry]]:
-        """As `dump`, `ENTRIES` or fewer at a time. Until the end this socket can do nothing else but begin another dump."""
+        """As `dump`, `ENTRIES` or fewer at a time. Until the end this socket can do nothing else but begin another dump, which
+        takes what is left of this one: whoever then goes on with this one gets a NetlinkError (EINTR)."""
         whole = message(kind, NLM_F_DUMP, ifindex, parent=parent)
         self._read_posted()
         while self._dumping:  # an earlier dump whose caller stopped reading
             self._dumping = not _ends(self._socket.recv(1 << 17))
         self._socket.send(whole)
         self._dumping, self._interrupted = True, False
-        found: list[Entry] = []
+        self._dumps += 1
+        mine, found = self._dumps, list[Entry]()
         while True:
             data = memoryview(self._socket.recv(1 << 17))
             while data:
@@ -247,6 +251,8 @@ class Netlink:
                     found.append(entry)
                 if len(found) == ENTRIES:
                     yield found
+                    if mine != self._dumps:
+                        raise NetlinkError(errno.EINTR, os.strerror(errno.EINTR))
                     found = []
                 data = data[(length + 3) & ~3 :]
 

@@ -128,6 +128,7 @@ class Membership:
         self._complaint: tuple[Error, int] | None = None
         """What the coordinator said last, and when we logged it; None: nothing since we became a member."""
         self._regulate: Reassembler[Regulate] = Reassembler()
+        self._regulate_version = -1
         self.handlers: Mapping[type, Handler] = {
             Heartbeat: self._on_heartbeat,
             Welcome: self._on_welcome,
@@ -281,7 +282,7 @@ class Membership:
         self._agree(message.version)
         self._unanswered = False
         self._retry_ns = REGISTER_RETRY_NS
-        first = message.node != self.node or not self.member
+        moved, first = message.node != self.node, message.node != self.node or not self.member
         self.node = message.node
         self.fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
         self.heartbeats.patience(message.fail_open_ns, message.heartbeat_ns)
@@ -289,6 +290,8 @@ class Membership:
         self._host.flows.set_mice(message.mice_bytes, message.mice_rate_bps)
         self._lifecycle.on(Event.WELCOME)
         self._groups.set_node(self.node)
+        if moved and self._groups.version >= 0:  # who needs permission depends on whose neighbour this host is
+            self._keeper.regulate(self._groups, now_ns)
         if self.wire >= FIRST_VERSION:
             self._send(GroupsRequest(max(0, self._groups.version)))
         if first:
@@ -310,6 +313,7 @@ class Membership:
         self._no_answer = Unanswered()
         self._directory.new_leader()
         self._regulate.clear()
+        self._regulate_version = -1
         self._groups.new_leader()
         self._ask_groups_ns, self._groups_tries = None, 0
         before = self.state
@@ -413,5 +417,6 @@ class Membership:
                 self._send(GroupsRequest(self._groups.version))
             return
         pages = self._regulate.add(message)
-        if pages is not None:
+        if pages is not None and message.version >= self._regulate_version:  # else an older one came late
+            self._regulate_version = message.version
             self._keeper.regulate(frozenset(d for page in pages for d in page.destinations), now_ns)

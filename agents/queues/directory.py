@@ -26,9 +26,9 @@ class DirectoryCopy:
         self._pages.clear()
 
     def take(self, message: Directory) -> bool:
-        """Takes a page; returns whether the directory is whole now."""
+        """Takes a page; returns whether the directory is whole now. One that is older than ours came late, and is left out."""
         pages = self._pages.add(message)
-        if pages is None:
+        if pages is None or message.version < self.version:
             return False
         self.version = message.version
         self.entries = _cut({node: addresses for page in pages for node, addresses in page.entries})

@@ -50,9 +50,12 @@ def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
     """The interface by which each directed link leaves its source: the fabric's name for it, else Mininet's.
 
     Raises:
-        EmulationError: a name is too long, or does not end with a port number.
+        EmulationError: a name is too long, or does not end with a port number, or two ports of switches have one name, or two
+        of one switch one number.
     """
     found: dict[DirectedLink, str] = {}
+    taken: dict[tuple[str, str | int], str] = {}
+    """The node that has a name or a number; all switches share a namespace, so the name of a switch's port is taken for all."""
     for name in (*fabric.switches, *fabric.hosts):
         first = 0 if fabric.is_host(name) else 1
         for number, peer in enumerate(fabric.neighbours(name), first):
@@ -62,6 +65,13 @@ def interfaces(fabric: Fabric) -> Mapping[DirectedLink, str]:
                     f"{name}: {interface!r} cannot be an interface here; give it a name of at most {MAX_INTERFACE_NAME} "
                     "letters, digits, '_', '.' and '-' that ends with its port number"
                 )
+            for key in () if fabric.is_host(name) else (("", interface), (name, port_number(interface))):
+                if (other := taken.setdefault(key, f"{name}-{peer}")) != f"{name}-{peer}":
+                    what = "name" if key[0] == "" else "number"
+                    raise EmulationError(
+                        f"{name}-{peer}: {interface!r} has the {what} of the port for {other}; name all ports of switches, "
+                        "or none, and no two alike, nor two of a switch with the same number at the end"
+                    )
             found[DirectedLink(name, peer)] = interface
     return found
 

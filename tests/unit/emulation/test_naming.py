@@ -38,6 +38,23 @@ def test_a_port_that_cannot_be_an_interface_is_refused(port: str) -> None:
     assert "eth7" in interfaces(fabric(port="eth7")).values()
 
 
+def test_two_ports_with_one_name_or_one_number_are_refused_by_both_their_links() -> None:
+    """All switches share a namespace, and the number at the end of the name is the port's at its switch."""
+
+    def made(*ports: str | None) -> Fabric:
+        builder = FabricBuilder().add_switch("s1").add_switch("s2").add_host("h1").add_host("h2")
+        builder.add_link("h1", "s1", 10**8, "eth0", ports[0]).add_link("h2", "s2", 10**8, "eth0", ports[1])
+        return builder.add_link("s1", "s2", 10**8, ports[2], ports[3]).build()
+
+    assert len(interfaces(made("s1-eth1", None, "s1-eth2", None))) == 6
+    with pytest.raises(EmulationError, match=r"s2-h2: 'eth1' has the name of the port for s1-h1"):
+        interfaces(made("eth1", "eth1", None, None))
+    with pytest.raises(EmulationError, match=r"s1-s2: 's1-eth2' has the name of the port for s1-h1"):
+        interfaces(made("s1-eth2", None, None, None))
+    with pytest.raises(EmulationError, match=r"s1-s2: 'up1' has the number of the port for s1-h1"):
+        interfaces(made("down1", None, "up1", None))
+
+
 def test_links_faster_than_the_kernel_shapes_need_virtual_time() -> None:
     check(shapes.star(hosts=2, rate_bps=34 * 10**9), exact_links=False)
     for rate_bps in (40 * 10**9, 200 * 10**9):

@@ -54,6 +54,7 @@ REFUSALS: list[tuple[str, str, Callable[[FabricBuilder], object]]] = [
     ("priority", "65535", lambda b: b.add_switch("s3", priority=65536)),
     ("addresses[1]", "belongs to 'h1'", lambda b: b.add_host("h4", ["10.0.0.2", "10.0.0.1"])),
     ("addresses[0]", "not an IP address", lambda b: b.add_host("h4", ["10.0.0.256"])),
+    ("addresses[0]", "not an IP address", lambda b: b.add_host("h4", ["fd00::4%eth0"])),
     ("addresses[1]", "twice", lambda b: b.add_host("h4", ["10.0.0.2", "10.0.0.2"])),
     ("mac", "belongs to 'h1'", lambda b: b.add_host("h4", mac="02:00:00:00:00:0a")),
     ("mac", "unicast", lambda b: b.add_host("h4", mac="01:00:00:00:00:0a")),

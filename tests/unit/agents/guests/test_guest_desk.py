@@ -80,6 +80,15 @@ class TestGuests:
             assert len(encode(answer)) < len(encode({"to": "1.1.1.1", "size_bytes": 1}))
         assert not host.table.marks and host.desk.challenged == 4
 
+    def test_a_zone_makes_no_other_flows_of_those_that_the_operator_has_marked(self, host: Host) -> None:
+        """The kernel's table has no zones: a guest's mark for fd00::9%x would take the place of the one for fd00::9."""
+        vm = ip_address("fd00::5")
+        host.found = Found(behind=(vm,), ports={vm: 3})
+        assert "marked" in host.operator({"from": "fd00::5", "to": "fd00::9", "size_bytes": 5_000_000})
+        assert host.guest({"to": "fd00::9", "size_bytes": 1}, vm)["refused"] == "held"
+        assert host.guest({"to": "fd00::9%x", "size_bytes": 1}, vm)["refused"] == "malformed"
+        assert len({flows.key() for flows in host.table.marks}) == len(host.table.marks) == 1
+
     @pytest.mark.parametrize("data", [b"", b"{}", b"nonsense", b"[" * 1024, b'{"a":"' + b"b" * 2000])
     def test_nonsense_gets_at_most_three_times_its_bytes_and_is_counted(self, host: Host, data: bytes) -> None:
         answer = host.desk.of_guest(data, VM, now_ns=host.now_ns)

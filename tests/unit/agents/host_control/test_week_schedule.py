@@ -76,6 +76,25 @@ class TestDays:
         bench.part._plan()
         assert bench.part.next_due_ns() == MS + DAY - 50 * US
 
+    @pytest.mark.parametrize(("night", "gap"), [(50 * US, 0), (0, DAY)])
+    def test_a_clock_that_is_corrected_before_the_next_week_ends_no_schedule(self, night: int, gap: int) -> None:
+        """What was planned is the next week's beginning; by the newer estimate it is a little later."""
+        bench = WeekBench()
+        bench.say(week(1, MS, (16, 17), (1, 2), night=night))
+        bench.say(week(2, MS + 2 * DAY + gap, (16, 17), (1, 2), night=night))
+        bench.to(MS + 2 * DAY - night)
+        planned = bench.part.next_due_ns()
+        assert planned is not None
+        assert not bench.gates.opened() & {16, 17}
+        bench.clock.reset()
+        bench.clock.sample(0, OFFSET - 5 * US, OFFSET - 5 * US, 0)
+        before = len(bench.gates.log)
+        bench.to(planned)
+        assert bench.gates.log[before:] == []
+        assert bench.part.next_due_ns() == planned + 5 * US
+        assert bench.open_at(planned + 5 * US) & {16, 17} == {16}
+        assert bench.part.counters.weeks == 2
+
 
 class TestWeeks:
     """Classes change owners between weeks, and schedules end."""
@@ -137,6 +156,32 @@ class TestWeeks:
         assert bench.open_at(3 * MS) >= {16, 17}
         bench.say(week(2, 4 * MS, (16, 17), (1, 2)))
         assert bench.open_at(4 * MS) & {16, 17} == {16}
+
+    def test_a_week_whose_queues_the_kernel_refuses_is_not_taken_and_the_present_one_goes_on(self) -> None:
+        bench = WeekBench()
+
+        class Refusing:
+            refuses = False
+
+            def __call__(self, wanted: Week, now_ns: int) -> tuple[int, ...]:
+                if self.refuses:
+                    raise OSError("no such qdisc")
+                return wanted.flows
+
+            def keep(self, weeks: object) -> None:
+                """Has no DSCPs."""
+
+        queues = Refusing()
+        bench.part._queues = queues
+        bench.say(week(1, MS, (16, 17), (1, 2)))
+        bench.to(MS)
+        queues.refuses = True
+        with pytest.raises(OSError, match="no such qdisc"):
+            bench.say(week(2, MS + 2 * DAY, (16, 17), (1, 2)))
+        assert bench.open_at(MS + DAY) & {16, 17} == {17}
+        queues.refuses = False
+        bench.say(week(2, MS + 2 * DAY, (16, 17), (1, 2)))
+        assert bench.open_at(MS + 2 * DAY) & {16, 17} == {16}
 
     def test_another_leader_may_begin_with_a_lower_number(self) -> None:
         bench = WeekBench()

@@ -35,6 +35,14 @@ def test_changes_make_what_the_whole_directory_is_whatever_is_lost(
             assert number in lost or copy.entries == dict(members.directory())
 
 
+def test_an_older_whole_directory_whose_last_page_comes_late_is_not_taken() -> None:
+    copy = DirectoryCopy()
+    copy.take(Directory(4, 0, 2, ((17, ()),)))
+    assert copy.take(Directory(5, 0, 1, ((18, ()),)))
+    assert not copy.take(Directory(4, 1, 2, ((19, ()),)))
+    assert copy.version == 5 and set(copy.entries) == {18}
+
+
 def test_a_change_that_begins_after_our_version_is_not_taken() -> None:
     copy = DirectoryCopy()
     assert not copy.change(DirectoryChange(0, 5, ((17, True, ()),)))

@@ -164,6 +164,15 @@ class TestTheMessage:
         self.say(part, 2)
         assert bench.credit(16) == OPEN
 
+    def test_an_older_message_that_comes_late_changes_nothing_until_another_leader_counts_anew(self) -> None:
+        bench, part = self.made()
+        self.say(part, 7)
+        self.say(part, 6, QueueCondition(16, 0, 0, 0))
+        assert bench.credit(16) == OPEN
+        part.new_leader(0)
+        self.say(part, 1, QueueCondition(16, 0, 0, 0))
+        assert bench.credit(16) == 0
+
     def test_a_window_opens_and_closes_at_its_times(self) -> None:
         bench, part = self.made()
         self.say(part, 1, QueueCondition(16, 1, 5 * MS, 9 * MS))
