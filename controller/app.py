@@ -204,7 +204,8 @@ class Baton(fw.base):  # type: ignore[name-defined,misc]  # the base is known on
         if self.switches.told(event.msg):
             return
         dpid = event.msg.datapath.id
-        for cause, grown in self.refusals.read(dpid, codec.refusals(event.msg)).items():
+        counts = self.refusals.read(dpid, codec.refusals(event.msg), more=codec.has_more(event.msg))
+        for cause, grown in counts.items():
             what = codec.WORTH_AN_EVENT.get(cause)
             if what is not None and (count := self.drops.dropped(dpid, cause, grown, time.monotonic_ns())):
                 text = f"switch {self.discovery.switch_name(dpid)} dropped {count} {what}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from controller.config.fields import Section
 from controller.config.reading import load
 from controller.config.schema import Config
 
@@ -54,7 +55,7 @@ def differences(before: Config, after: Config) -> Iterator[str]:
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue
-        if type(old) is not type(new) or not hasattr(new, "model_fields"):
+        if type(old) is not type(new) or not isinstance(new, Section):
             yield info.alias or name
             continue
         for inner, inner_info in type(new).model_fields.items():

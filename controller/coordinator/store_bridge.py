@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from controller.coordinator.gathering import lines
+from controller.members.enrolments import Enrolments
 from controller.processes.jsonlines import JsonLines
 from controller.processes.logs import log_to_stderr
 from controller.store.feeds import IN_PARTS
@@ -180,6 +181,12 @@ class StoreBridge:
             self._store.publish_parts("capacities", self._links)
             self._links_owed = False
 
+    def _join_hosts(self, told: dict[str, Any]) -> None:
+        """Adds the leader's enrolments to those in the store: an operator may have written others since it was told of them."""
+        ours = Enrolments()
+        ours.merge(told)
+        self._store.commands.change_hosts(ours.joined)
+
     def _to_store(self, value: dict[str, Any]) -> None:
         try:
             if "links" in value:
@@ -201,7 +208,7 @@ class StoreBridge:
             if "gone" in value:
                 self._store.forget_member(value["gone"])
             if "hosts" in value:
-                self._store.commands.set_hosts(value["hosts"])
+                self._join_hosts(value["hosts"])
             if "coflow_verdict" in value:
                 self._store.publish_verdict(*value["coflow_verdict"])
             if "event" in value:

@@ -54,8 +54,9 @@ class Controllers:
         FORGET_NS after the store named it last: in a store that has lost its data it appears again only after some time."""
         with contextlib.suppress(StoreUnavailable):
             for name, told in self._store.controllers().items():
-                if name != self.name:
-                    self._others[name] = (told["attachment"], told["mac"]), now_ns
+                place = told.get("attachment"), told.get("mac")
+                if name != self.name and all(isinstance(word, str) for word in place):  # else another version's, or none
+                    self._others[name] = (str(place[0]), str(place[1])), now_ns
         self._others = {name: entry for name, entry in self._others.items() if now_ns - entry[1] < FORGET_NS}
         return {name: place for name, (place, _) in self._others.items()}
 

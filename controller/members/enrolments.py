@@ -82,7 +82,12 @@ class Enrolments:
 
     def document(self) -> Document:
         """All of it, as JSON values."""
-        return {salt.hex(): asdict(one) for salt, one in self._by_salt.items()}
+        return {salt.hex(): asdict(one) | {"macs": list(one.macs)} for salt, one in self._by_salt.items()}
+
+    def joined(self, document: Mapping[str, Any] | None) -> Document:
+        """All of it, with what is new in a document taken in."""
+        self.merge(document or {})
+        return self.document()
 
     def add(self, enrolment: bytes, name: str, macs: tuple[str, ...], now_s: int) -> None:
         """Notes that a host was enrolled: later than with any earlier key, whatever the clock says. Raises KeyFileError, as

@@ -17,7 +17,8 @@ from protocol.wire import Cause
 KEPT = 2
 """How many keys of a host are known at once: the one it registered with last, and the one before, of frames under way."""
 ADDRESSES = 4
-"""At so many addresses a host is spoken to at most, the last ones at which it registered: it is a member at one of them."""
+"""At so many addresses a host with a key for any address is spoken to at most, the last ones at which it registered: it is a
+member at one of them. A host with addresses of its own may be a member at each."""
 
 
 class _Admitted:
@@ -79,7 +80,7 @@ class HostKeys:
             admitted = self._admitted[mac] = _Admitted(name)
             addresses = self._addresses.setdefault(name, [])
             addresses.append(mac)
-            if len(addresses) > ADDRESSES:
+            if len(addresses) > ADDRESSES and not self._enrolments.macs(salt):
                 self.forget(addresses[0])
         if admitted.salts[:1] != [salt]:
             admitted.salts = [salt, *(one for one in admitted.salts if one != salt)][:KEPT]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from controller.members.part import Part
+from controller.members.part import SUMMARY_NS, Part
 from controller.members.registry import Member
 from protocol.bodies.host_link import HostLink
 from protocol.units import SECOND_NS
@@ -70,6 +70,7 @@ class HostLinks(Part):
     def __init__(self, network: Callable[[], Network | None], least_bps: int, own_mac: bytes) -> None:
         self.handlers = {HostLink: self._on_link}
         self.documents = {"fabric": self._on_fabric, "ports": self._on_ports}
+        self.periodic = ((SUMMARY_NS, self._time_passes),)
         self._network = network
         self._least_bps = least_bps
         self._own_mac = own_mac.hex(":")
@@ -146,6 +147,9 @@ class HostLinks(Part):
     def warnings_of(self, node: int) -> list[str]:
         known = self._known.get(node)
         return known.lines if known is not None else []
+
+    def _time_passes(self, now_ns: int) -> None:
+        self._now_ns = now_ns
 
     def _fresh(self, at_ns: int) -> bool:
         return self._now_ns - at_ns < REMEMBERED_NS

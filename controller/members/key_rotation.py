@@ -14,12 +14,14 @@ from typing import Any
 
 from controller.members.part import Part
 from controller.members.registry import Member, Members
-from protocol.bodies.keys import KeyState, KeyStep, RotationStep
+from protocol.bodies.keys import KeyState, KeyStep, RotationStep, pack_key_step
 from protocol.key_files import KeyFiles, name
 from protocol.keyring import KeyRing
 from protocol.keys.hosts import Master
 from protocol.messages import HEARTBEAT_MAC, Message
 from protocol.timers import REFRESH_NS
+
+UNKNOWN = "the store holds no step of a change of the key that this version knows; upgrade Baton here, or begin the change anew"
 
 
 class KeyRotation(Part):
@@ -47,14 +49,18 @@ class KeyRotation(Part):
         self._step: KeyStep | None = None
         self._states: dict[int, tuple[int, int]] = {}
         self._problem = ""
+        self._unknown = False
+        """Whether the store holds a step that is none."""
 
     def take(self, document: dict[str, str], now_ns: int) -> None:
         """Takes the operator's step: {"step": name, "old": fingerprint, "new": fingerprint}, in hexadecimal digits."""
         try:
             step = KeyStep(RotationStep[document["step"].upper()], int(document["old"], 16), int(document["new"], 16))
-        except (KeyError, ValueError, AttributeError):
-            self._problem = "the store holds no step that this version knows"
+            pack_key_step(step)
+        except (KeyError, ValueError, AttributeError, TypeError):
+            self._unknown = True
             return
+        self._unknown = False
         if step != self._step:
             self._step = step
             self._event("info", f"change of the key: step {step.step.name.lower()}")
@@ -95,6 +101,9 @@ class KeyRotation(Part):
                 "problem": self._problem,
             }
         return {"key": found}
+
+    def warnings(self) -> list[str]:
+        return [UNKNOWN] if self._unknown else []
 
     def _follows(self, node: int, step: KeyStep) -> bool:
         state = self._states.get(node)

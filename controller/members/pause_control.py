@@ -123,10 +123,11 @@ class PauseControl(Part):
 
     def _answered(self, number: int, answer: str) -> None:
         command = self._pending.pop(number)
-        answers = self._hosts.setdefault(command.member.node, _Host()).answers
-        answers[number] = answer
-        for old in sorted(answers)[:-ANSWERS_KEPT]:
-            del answers[old]
+        if (here := self._members.at(command.member.mac)) is not None:  # else nothing is kept of it
+            answers = self._hosts.setdefault(here.node, _Host()).answers
+            answers[number] = answer
+            for old in sorted(answers)[:-ANSWERS_KEPT]:
+                del answers[old]
         classes = ", ".join(map(str, classes_of(command.message.classes)))
         duration_ms = command.message.duration_ns / MILLISECOND_NS
         done = f"classes {classes} of its link partner " + (f"paused for {duration_ms:g} ms" if duration_ms else "resumed")
@@ -144,7 +145,7 @@ class PauseControl(Part):
         for priority in sorted(before - storming):
             self._reported("info", member, f"the storm of pauses in class {priority} is over", now_ns)
         command = self._pending.get(message.command)
-        if command is not None and command.member is member:
+        if command is not None and command.member.mac == member.mac:  # it may have left and registered anew meanwhile
             self._answered(message.command, message.answer.name.lower())
 
     def left(self, node: int, now_ns: int) -> None:

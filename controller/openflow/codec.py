@@ -301,10 +301,15 @@ def table_requests(datapath: Datapath) -> list[Message]:
     ]
 
 
+def has_more(message: Message) -> bool:
+    """Whether further parts of this answer follow."""
+    return bool(getattr(message, "flags", 0) & message.datapath.ofproto.OFPMPF_REPLY_MORE)
+
+
 def tell(reading: Reading, message: Message) -> None:
     """Hands an answer to one of `table_requests` to the reading; an error ends it."""
     ofproto = message.datapath.ofproto
-    more = bool(getattr(message, "flags", 0) & ofproto.OFPMPF_REPLY_MORE)
+    more = has_more(message)
     match getattr(message, "type", None) if message.msg_type == ofproto.OFPT_MULTIPART_REPLY else None:
         case ofproto.OFPMP_FLOW:
             reading.flows(map(entries.flow, message.body), more=more)

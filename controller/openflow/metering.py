@@ -135,10 +135,17 @@ class RefusalMeter:
 
     def __init__(self) -> None:
         self._last: dict[int, Mapping[Cause, int]] = {}
+        self._parts: dict[int, Counter[Cause]] = {}  # of answers whose last part is still to come
         self.totals: dict[Cause, int] = dict.fromkeys((cause for cause in Cause if cause), 0)
 
-    def read(self, dpid: int, counts: Mapping[Cause, int]) -> dict[Cause, int]:
-        """Takes new counters of a switch; returns the frames dropped since the last reading, for causes with any."""
+    def read(self, dpid: int, counts: Mapping[Cause, int], *, more: bool = False) -> dict[Cause, int]:
+        """Takes new counters of a switch; returns the frames dropped since the last reading, for causes with any. `more`:
+        further parts of this answer follow (7.3.5), and count together."""
+        if more or dpid in self._parts:
+            self._parts.setdefault(dpid, Counter()).update(counts)
+            if more:
+                return {}
+            counts = self._parts.pop(dpid)
         before = self._last.get(dpid, {})
         self._last[dpid] = counts
         new: dict[Cause, int] = {}
@@ -155,3 +162,4 @@ class RefusalMeter:
     def forget(self, dpid: int) -> None:
         """Forgets a switch that has disconnected; its counters start at 0 when it connects again."""
         self._last.pop(dpid, None)
+        self._parts.pop(dpid, None)

@@ -77,7 +77,7 @@ def parse(text: str, name: str) -> Credentials:
     """The credentials in a text; errors call it `name`. Raises CredentialsError."""
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError:  # whose text would show the line
+    except (yaml.YAMLError, ValueError, RecursionError):  # whose text would show the line
         raise CredentialsError(f"credentials {name}: is not YAML; write version: and what belongs to it") from None
     if not isinstance(content, dict):
         raise CredentialsError(f"credentials {name}: holds no fields; write version: 2c or version: 3, and what belongs to it")
@@ -87,7 +87,7 @@ def parse(text: str, name: str) -> Credentials:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" or field not in model.model_fields:
         raise CredentialsError(f"credentials {name}: {field} is unknown; write {', '.join(model.model_fields)}")
     what = "is missing" if first["type"] == "missing" else "can't be used"
     raise CredentialsError(f"credentials {name}: {field} {what}; {model.model_fields[field].description}")

@@ -23,7 +23,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, ReadOnlyError
 from controller.store.client import connect, explained, has_moved
 from controller.store.layout import EXPIRY_S, OPERATORS, PREFIX, READS, SETS, WRITES, Client, Pipeline, put, restore
 from controller.store.unreadable import Unread, Unreadable, answered, document_of, of_its_type
-from controller.store.url import redacted
+from controller.store.url import redacted, without_secrets
 from protocol.bodies.versions import Versions
 
 log = logging.getLogger("baton.store")
@@ -62,7 +62,8 @@ class Connection:
         try:
             self._redis: Client = connect(url, timeout_s=ANSWER_S, connected=self._connected)
         except ValueError as error:
-            raise StoreUnavailable(f"store {redacted(url)}: {error}; write unix:///PATH or redis://HOST:PORT/DB") from None
+            why = without_secrets(error)
+            raise StoreUnavailable(f"store {redacted(url)}: {why}; write unix:///PATH or redis://HOST:PORT/DB") from None
         self._published: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
         """By document and item: the value, and when (monotonic seconds) it was last published."""
 

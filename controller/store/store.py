@@ -226,7 +226,7 @@ class Store:
     def leader(self) -> dict[str, Any] | None:
         """The controller that holds the leader's lease: {"name", "epoch"}; None when no controller does."""
         name, epoch = self.connection.call(lambda client: client.hmget(PREFIX + "leader", "name", "epoch"))
-        return None if name is None else {"name": name, "epoch": int(epoch)}
+        return None if name is None or not (epoch or "").isdecimal() else {"name": name, "epoch": int(epoch)}
 
     def publish_controller(self, name: str, controller: dict[str, Any]) -> None:
         """Publishes one controller that leads or stands by; it expires after 5 s."""

@@ -2,8 +2,9 @@
 
 * unix:///PATH, redis://[:PASSWORD@]HOST:PORT/DB, rediss://...: as redis-py reads them;
 * redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB][?OPTIONS]: the Sentinels (port 26379 unless
-  given), the name under which they watch the master, and the database there. User and password are the Redis servers'. The
-  options are sentinel_username and sentinel_password, for the Sentinels themselves;
+  given), the name under which they watch the master, and the database there. User and password are the Redis servers', with
+  %2F for a slash, %3F for a question mark and %25 for a percent sign, as in the other URLs. The options are
+  sentinel_username and sentinel_password, for the Sentinels themselves;
 * rediss+sentinel://...: the same, but Sentinels and servers by TLS. The option ssl_ca_certs names the file of the authority
   that signed their certificates; left out: those that the machine trusts.
 """
@@ -59,7 +60,7 @@ class SentinelUrl:
         if "ssl_ca_certs" in options and scheme != SENTINEL_TLS:
             raise ValueError(f"{redacted(text)!r}: ssl_ca_certs is for TLS; begin with {SENTINEL_TLS}")
         sentinels = tuple(_address(host, text) for host in hosts.split(","))
-        user, _, password = secret.partition(":") if at else ("", "", "")
+        user, _, password = map(unquote, secret.partition(":")) if at else ("", "", "")
         return cls(
             sentinels, service, int(database or 0), password or None, user or None, tls=scheme == SENTINEL_TLS, **options
         )
@@ -70,8 +71,7 @@ def with_login(url: str, user: str, password: str) -> str:
     scheme, _, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     hosts = place.rpartition("@")[2]
-    name, secret = (user, password) if is_of_sentinels(url) else (quote(user, safe=""), quote(password, safe=""))
-    return f"{scheme}://{name}:{secret}@{hosts}{slash}{path}"
+    return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{hosts}{slash}{path}"
 
 
 def is_of_sentinels(url: str) -> bool:
@@ -100,7 +100,10 @@ def check(value: object) -> object:
 
 def _check_plain(value: str) -> None:
     """Raises ValueError: the port or the database of a Redis' URL is none (redis-py takes database 0 then); shows no secret."""
-    place = urlsplit(value)
+    try:
+        place = urlsplit(value)
+    except ValueError as error:
+        raise ValueError(f"{redacted(value)!r}: {without_secrets(error)}") from None
     try:
         port = place.port
     except ValueError:
@@ -114,6 +117,11 @@ def _check_plain(value: str) -> None:
 def redacted(url: str) -> str:
     """The URL without its passwords, for messages."""
     return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
+
+
+def without_secrets(error: ValueError) -> str:
+    """What `urlsplit` or redis-py says of a URL: some of its words would show the password."""
+    return "it has characters that no host's name has" if "netloc" in str(error) else str(error)
 
 
 def _address(text: str, url: str) -> tuple[str, int]:

@@ -92,6 +92,8 @@ class Supervisor:
         self._dashboard = Dashboard(self._services, self._children, self._outbox, self.users)
         self._wakeups = Wakeups(LOOK_S)
         self._stopping = self._reload_asked = False
+        self._policy_owed = False
+        """Whether the policy of the last configuration has not reached the store yet."""
         self._state: SavedState | None = None
         self._fabric = ""
         """The text of the fabric that the children read."""
@@ -177,6 +179,7 @@ class Supervisor:
             for service in ended:
                 self._outbox.tell("restart", "error", f"{service.name} {service.last_exit}; it is started again")
             self._outbox.publish()
+            self._publish_policy(self.config)
             self._follow_leader()
             if self._reload_asked or self._file.changed():
                 self._reload()
@@ -188,7 +191,8 @@ class Supervisor:
     def _patience_s(self) -> float:
         """How long to wait for an event."""
         calm = self._wakeups.sees_changes and self._outbox.empty and not self._owner and not reads_tree(self.config)
-        return CALM_S if calm and not self._saved.unsaved and not self._dashboard.waits else LOOK_S
+        owes = self._saved.unsaved or self._dashboard.waits or self._policy_owed
+        return CALM_S if calm and not owes else LOOK_S
 
     def stop(self) -> None:
         """Has `run` return soon."""
@@ -290,12 +294,20 @@ class Supervisor:
             why = f"{error.filename or self.run_dir}: {error.strerror}"
             raise CannotStart(f"settings can't be written: {why}; free the place, then send the supervisor a SIGHUP") from None
         changed, self._fabric = fabric != self._fabric, fabric
-        coordinator, _ = self._children.settings(config)
-        if coordinator is not None:
-            with contextlib.suppress(StoreUnavailable):
-                if not self.controllers.other_leads():
-                    self.store.set_policy(coordinator.changeable())
+        self._policy_owed = True
+        self._publish_policy(config)
         return changed
+
+    def _publish_policy(self, config: Config) -> None:
+        """Publishes the policy of a configuration that was taken over, unless another controller leads; later, while the store
+        is away."""
+        if not self._policy_owed:
+            return
+        coordinator, _ = self._children.settings(config)
+        with contextlib.suppress(StoreUnavailable):
+            if coordinator is not None and not self.controllers.other_leads():
+                self.store.set_policy(coordinator.changeable())
+            self._policy_owed = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -319,10 +331,17 @@ class Supervisor:
             control_mac = preflight.check_coordinator(config)
             fabric_changed = self._write_settings(config)
         except (ConfigError, CannotStart) as error:
-            self._saved.update(config_error=str(error))
-            self._outbox.tell("config", "error", f"configuration not taken over, the last good one stays: {error}")
+            self._keep_configuration(str(error))
+            return
+        except Exception as error:  # whatever a check of ours lacks, what runs goes on
+            log.exception("the configuration could not be checked")
+            self._keep_configuration(f"it could not be checked ({type(error).__name__}); see {runstate.LOG}")
             return
         self._take_over(config, control_mac, fabric_changed=fabric_changed)
+
+    def _keep_configuration(self, why: str) -> None:
+        self._saved.update(config_error=why)
+        self._outbox.tell("config", "error", f"configuration not taken over, the last good one stays: {why}")
 
     def _take_over(self, config: Config, control_mac: str, *, fabric_changed: bool) -> None:
         """Has the children follow a configuration whose settings are written."""

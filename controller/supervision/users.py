@@ -18,6 +18,7 @@ from pathlib import Path
 
 from controller.config.schema import UsersSection
 
+HOW = "`baton install-units` says how to make it"
 FIRST_ID = 98_100
 """The gid of the group; the uids of STORE and so on follow it."""
 STORE, OPENFLOW, COORDINATOR, WEB = "store", "openflow", "coordinator", "web"
@@ -68,6 +69,8 @@ def resolve(section: UsersSection | None) -> Users | None:
     try:
         group = grp.getgrnam(section.group).gr_gid
     except KeyError:
+        if section.group != UsersSection.model_fields["group"].default:
+            raise NoUsers(f"users.group: there is no group {section.group}; {HOW}") from None
         missing.append(section.group)
         group = FIRST_ID
     for number, field in enumerate(NAMES, FIRST_ID + 1):
@@ -75,13 +78,11 @@ def resolve(section: UsersSection | None) -> Users | None:
         try:
             found[field] = pwd.getpwnam(name).pw_uid
         except KeyError:
+            if name != UsersSection.model_fields[field].default:
+                raise NoUsers(f"users.{field}: there is no user {name}; {HOW}") from None
             missing.append(name)
             found[field] = number
             _check_free(number)
-        if name in missing and name != UsersSection.model_fields[field].default:
-            raise NoUsers(f"users.{field}: there is no user {name}; `baton install-units` says how to make it")
-    if section.group in missing and section.group != UsersSection.model_fields["group"].default:
-        raise NoUsers(f"users.group: there is no group {section.group}; `baton install-units` says how to make it")
     if len({0, *found.values()}) <= len(found):
         raise NoUsers("users: must be four users, none of them root; or write `users: none` to run everything as root")
     return Users(group=group, uids=found, missing=tuple(missing))

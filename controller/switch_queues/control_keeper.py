@@ -44,6 +44,8 @@ PERIOD_S, STRANGERS_S = 1.0, 0.05
 PATIENCE_S = 5.0
 """How long to wait for an application that reads nothing."""
 MOST_BYTES = 1 << 16
+MOST_LINE = 1 << 24
+"""How long a line may be: that of thousands of switches is shorter."""
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -219,6 +221,8 @@ def keep(keeper: ControlKeeper, connection: socket.socket) -> None:
             if not got:
                 return
             *lines, rest = (rest + got).split(b"\n")
+            if len(rest) > MOST_LINE:
+                raise ValueError(f"more than {MOST_LINE} bytes without the end of a line")
             if lines:
                 keeper.follow(Wanted.from_json(lines[-1].decode()))
     finally:
@@ -242,8 +246,8 @@ def serve(path: Path, peer: int, store: Store | None) -> None:
                     continue
                 try:
                     keep(ControlKeeper(store), connection)
-                except (OSError, ValueError) as error:
-                    log.warning("the OpenFlow application: %s", error)
+                except Exception as error:  # whatever it sends: the next one is served
+                    log.warning("the OpenFlow application: %s: %s", type(error).__name__, error)
 
 
 def main(arguments: list[str] | None = None) -> int:

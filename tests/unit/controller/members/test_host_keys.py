@@ -54,3 +54,16 @@ def test_a_host_that_registers_at_ever_new_addresses_is_known_at_the_last_ones_o
         keys.admit(found[0], "h1", mac)
     known = [number for number in range(50) if keys.sending_to(bytes.fromhex("0200000000") + bytes([number]))]
     assert known == [46, 47, 48, 49]
+
+
+def test_a_host_is_known_at_each_of_its_own_addresses() -> None:
+    enrolments = Enrolments()
+    host = OLD.enroll("h1", b"12345678")
+    macs = [bytes.fromhex("0200000000") + bytes([number]) for number in range(6)]
+    enrolments.add(host.enrolment, "h1", tuple(mac.hex(":") for mac in macs), 1)
+    keys = HostKeys(KeyRing(OLD), enrolments)
+    for mac in macs:
+        found = keys.find(bytes(6) + mac, host.enrolment)
+        assert not isinstance(found, int)
+        keys.admit(found[0], "h1", mac)
+    assert all(keys.sending_to(mac) is not None for mac in macs)

@@ -180,3 +180,13 @@ def test_the_doctor_shows_a_warning_with_its_remedy() -> None:
         ("", "warning", "h3 has no agent", "start it"),
         ("h1", "warning", "it has none", "give it one"),
     ]
+
+
+def test_a_host_without_an_agent_is_not_shown_for_ever_when_no_loads_come_any_more() -> None:
+    world = World()
+    (_, passes), = world.part.periodic
+    assert world.ports(0, h3=90)
+    passes(REMEMBERED_NS - 1)
+    assert world.part.warnings()
+    passes(REMEMBERED_NS)
+    assert world.part.warnings() == []

@@ -307,3 +307,28 @@ class TestTheChange:
         world = World(tmp_path / "w", 1)
         world.rotation.take({"step": "jump", "old": "0", "new": "zz"}, 0)
         assert world.rotation.status()["key"]["sending"] == name(world.old.fingerprint)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"step": "later", "old": "1", "new": "2"},
+        {"step": "accept", "old": 1, "new": "2"},
+        {"step": "accept", "old": "1", "new": "1" + "0" * 16},
+        {"step": "accept"},
+    ],
+)
+def test_a_step_that_is_none_is_told_for_as_long_as_the_store_holds_it(document: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(OLD.secret.hex())
+    path.chmod(0o600)
+    ring: Any = KeyRing(OLD)
+    rotation = KeyRotation(ring, path, Members(), lambda *_: None, lambda *_: None)
+    assert rotation.warnings() == []
+    rotation.take(document, 0)
+    rotation.advance(1)
+    (told,) = rotation.warnings()
+    assert "no step" in told and ";" in told
+    rotation.take({"step": "accept", "old": f"{OLD.fingerprint:x}", "new": "2"}, 2)
+    rotation.advance(3)
+    assert rotation.warnings() == []

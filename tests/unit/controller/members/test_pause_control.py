@@ -175,3 +175,26 @@ class TestSection:
     def test_settings_come_back_from_the_file_as_they_were(self) -> None:
         settings = replace(SETTINGS, pfc_accept_from=("02:00:00:00:00:0a",), pfc_classes=(("h6", 3),))
         assert CoordinatorSettings.from_json(settings.to_json()) == settings
+
+
+def test_the_answer_of_a_host_that_registers_anew_meanwhile_counts() -> None:
+    world = World()
+    world.pfc.take({"7": PAUSE}, 0)
+    node = world.nodes["h1"]
+    world.members.leave(node)
+    world.pfc.left(node, 1)
+    assert world.members.register(MACS["h1"], "h1", 10**9, (), "tbf", "1", 2).node == node
+    world.report("h1", 7)
+    world.timers.run(2 * GIVE_UP_NS)
+    assert world.of("h1")["pfc_state"]["answers"] == {"7": "done"}
+
+
+def test_nothing_is_kept_of_a_host_that_left_before_it_answered() -> None:
+    world = World()
+    world.pfc.take({"7": PAUSE}, 0)
+    node = world.nodes["h1"]
+    world.members.leave(node)
+    world.pfc.left(node, 1)
+    world.timers.run(2 * GIVE_UP_NS)
+    assert world.of("h1")["pfc_state"]["answers"] == {}
+    assert "unanswered" in world.told[-1]["event"][2]

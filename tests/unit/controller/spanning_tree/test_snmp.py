@@ -142,6 +142,21 @@ class TestCredentials:
         assert "Hidden" not in str(caught.value)
         assert "short" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "version: 3\nuser: baton\nauth_password: 2021-13-45\npriv_password: abcdefgh1",
+            "version: !!int x",
+            "version: 2c\ncommunity: c\n1: x",
+            "version: 2c\ncommunity: c\nnull: x",
+            "version: 2c\ncommunity: c\n2020-01-01: x",
+            "{" * 3000,
+        ],
+    )
+    def test_whatever_yaml_and_pydantic_make_of_a_file_it_is_told_as_a_mistake(self, text: str) -> None:
+        with pytest.raises(CredentialsError, match=r"^credentials snmp.yaml: [^\n]*$"):
+            parse(text, "snmp.yaml")
+
     def test_no_value_is_in_what_python_shows_of_them(self) -> None:
         assert "Hidden" not in repr(parse(USER, "x")) + str(parse(USER, "x"))
 

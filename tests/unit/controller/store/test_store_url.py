@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.store.connection import Connection, StoreUnavailable
 from controller.store.url import SentinelUrl, check, redacted
 
 
@@ -51,3 +52,11 @@ class TestCheck:
     @pytest.mark.parametrize("url", ["redis://:topsecret@h/0", "redis+sentinel://u:topsecret@a,b/s"])
     def test_a_password_is_never_shown(self, url: str) -> None:
         assert "topsecret" not in redacted(url) and "***" in redacted(url)
+
+    @pytest.mark.parametrize("url", ["redis://:topsecret@h\u2100st:6379/0", "redis://:topsecret@[h/0"])
+    def test_a_password_is_not_shown_with_what_is_wrong(self, url: str) -> None:
+        with pytest.raises(ValueError, match=r"\*\*\*") as caught:
+            check(url)
+        with pytest.raises(StoreUnavailable, match=r"\*\*\*") as unavailable:
+            Connection(url)
+        assert "topsecret" not in f"{caught.value} {unavailable.value}"

@@ -1,0 +1,1 @@
+"""Tests of emulation/measuring/, and of what it judges by."""
