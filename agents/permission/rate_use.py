@@ -4,7 +4,8 @@ A rate is a lease of a tenth of a second and more, and the others share what its
 empty, and has let nothing pass, for `idle_ns` gives it back. Most queues that empty have no more to send for a while; one that
 sends little, but regularly, or waits for answers that take longer, asks again soon. Such a queue may stay idle for twice as
 long the next time, up to a few milliseconds: where many short flows come at random, some ask soon by chance, and their idle
-rates slow down all others.
+rates slow down all others. So the times are no longer on slow links: at 100 Mb/s with ten times as much random flows took 47 %
+longer (virtual time, three tiers, web search, load 0.6).
 
 While packets wait the queue cannot be idle before they have left. And a look costs a turn of the agent's loop, so the time
 between two looks grows by a sixteenth of itself: what is lost at the end is a small part of the time in use.
