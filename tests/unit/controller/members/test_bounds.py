@@ -246,7 +246,8 @@ def test_nothing_but_an_id_is_kept_of_members_that_left() -> None:
     grown = elements(fabric.leader) - before
     assert not fabric.leader.members.present()
     windows = 2 * 200  # of sequence numbers, of the registration and of the member: bounded by the guard
-    assert grown <= 200 + 3 * windows, grown
+    a_few = 20  # what is told once in a while, whoever comes
+    assert grown <= 200 + 3 * windows + a_few, grown
 
 
 @pytest.mark.parametrize("rate_bps", [0, 1, 10**6 - 1, 10**12 + 1, FORGED])
