@@ -54,7 +54,8 @@ FIRST_BOX   := agents/addresses/test_addresses agents/addresses/test_directory a
                controller/openflow/test_openflow_hostile controller/openflow/test_openflow_liars \
                controller/spanning_tree/test_tree_sources keys/test_key_rotation keys/test_one_host_taken_over \
                stack/test_coflow stack/test_demo test_inconclusive \
-               webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/large/test_dashboard_large
+               webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/test_web_audit \
+               webui/hostile/test_web_hostile webui/large/test_dashboard_large
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
                controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_store_parted \

@@ -1,0 +1,1 @@
+"""Tests of the web server among clients that mean it harm."""
