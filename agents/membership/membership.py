@@ -282,7 +282,8 @@ class Membership:
         self._agree(message.version)
         self._unanswered = False
         self._retry_ns = REGISTER_RETRY_NS
-        moved, first = message.node != self.node, message.node != self.node or not self.member
+        moved = message.node != self.node
+        first = moved or not self.member
         self.node = message.node
         self.fail_open_ns = max(message.fail_open_ns // 2, message.fail_open_ns - OPENING_NS)
         self.heartbeats.patience(message.fail_open_ns, message.heartbeat_ns)

@@ -175,6 +175,8 @@ class Poller:
 
     def _look(self) -> Reading:
         before = self._reading
+        if self._odd:  # the ledger lacks what was left out, and a reading tells only what has changed
+            before, self._ledger = None, Ledger()
         now_ns, begun_ns = time.monotonic_ns(), time.thread_time_ns()
         light = before is not None and self._ledger.large and now_ns < self._heavy_ns
         snapshot = self._seen = self._store.feeds.snapshot(self._seen, light=light)
@@ -203,6 +205,7 @@ class Poller:
             with contextlib.suppress(Exception):
                 why = printable(f"{type(error).__name__}: {error}")
                 return self._made(None, rest), f"{name} in the store can't be shown, and is left out: write it anew ({why})"
+        self._ledger = Ledger()  # without what the last try left in it
         raise error
 
     def _made(self, before: Reading | None, snapshot: Snapshot) -> Reading:

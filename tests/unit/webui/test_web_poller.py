@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.store.feeds import Feeds, Snapshot
+from controller.store.feeds import Feeds, MembersRead, Snapshot
 from controller.store.store import Store, StoreUnavailable
 from webui.state.poller import Poller
 
@@ -119,10 +119,12 @@ class Holding(StreamsOnly):
 
     documents: dict[str, Any]
     members: dict[int, Any]
+    changed: frozenset[int] | None = None
 
     def snapshot(self, before: Any = None, *, light: bool = False) -> Snapshot:  # noqa: ANN401 -- as the store has it
         versions = dict.fromkeys((*self.documents, "status", "fabric"), 1)
-        return Snapshot(self.documents, versions, dict.fromkeys(versions, 0), self.members, None, 0)
+        read = MembersRead(self.changed)
+        return Snapshot(self.documents, versions, dict.fromkeys(versions, 0), self.members, None, 0, read)
 
 
 PORT = {"source": "s1", "target": "s2", "load_bps": 5, "rate_bps": 10, "dropped": 0}
@@ -157,6 +159,16 @@ def test_of_a_member_that_lacks_something_the_other_documents_are_shown(store: H
     held.members = {7: {"sent_bps": [1]}}
     state = Poller(store).read(0).state
     assert state["links"] and "members in the store can't be shown" in state["coordinator"]["warnings"][0]
+
+
+def test_when_a_member_is_whole_again_those_that_did_not_change_are_shown_too(store: HalfGone, held: Holding) -> None:
+    poller = Poller(store)
+    held.members = {7: {"sent_bps": [1]}, 8: {"name": "h8", "sent_bps": {"7": 5}}}
+    poller.read(0)
+    held.members, held.changed = {**held.members, 7: {"name": "h7"}}, frozenset({7})
+    assert poller.read(0).state["coordinator"]["warnings"] == []
+    with poller.listing() as (_, ledger):
+        assert [flow.source for flow in ledger.flows()] == ["h8"]
 
 
 def test_two_documents_that_lack_something_are_an_error(store: HalfGone, held: Holding) -> None:

@@ -177,12 +177,18 @@ class TestSection:
         assert CoordinatorSettings.from_json(settings.to_json()) == settings
 
 
-def test_the_answer_of_a_host_that_registers_anew_meanwhile_counts() -> None:
+def left_amid_a_pause() -> tuple[World, int]:
+    """A world whose h1 has left before it answered command 7, and its node."""
     world = World()
     world.pfc.take({"7": PAUSE}, 0)
     node = world.nodes["h1"]
     world.members.leave(node)
     world.pfc.left(node, 1)
+    return world, node
+
+
+def test_the_answer_of_a_host_that_registers_anew_meanwhile_counts() -> None:
+    world, node = left_amid_a_pause()
     assert world.members.register(MACS["h1"], "h1", 10**9, (), "tbf", "1", 2).node == node
     world.report("h1", 7)
     world.timers.run(2 * GIVE_UP_NS)
@@ -190,11 +196,7 @@ def test_the_answer_of_a_host_that_registers_anew_meanwhile_counts() -> None:
 
 
 def test_nothing_is_kept_of_a_host_that_left_before_it_answered() -> None:
-    world = World()
-    world.pfc.take({"7": PAUSE}, 0)
-    node = world.nodes["h1"]
-    world.members.leave(node)
-    world.pfc.left(node, 1)
+    world, _ = left_amid_a_pause()
     world.timers.run(2 * GIVE_UP_NS)
     assert world.of("h1")["pfc_state"]["answers"] == {}
     assert "unanswered" in world.told[-1]["event"][2]
