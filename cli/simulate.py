@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
-SOME = Number(0, 1, min_open=True)
+SOME, ADMITTED = Number(0, 1, min_open=True), Number(0, 2, min_open=True)
 """A share above 0: in `Settings` and `Mixture` 0 stands for any."""
 READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
 """The options that count with each of these."""
@@ -59,7 +59,7 @@ COLUMNS = (
 @click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
-@click.option("--admit", type=SOME, help="Share of a host's link that deadlines may need, by the coordinator.  [default: any]")
+@click.option("--admit", type=ADMITTED, help="Share of a host's link that deadlines may need, by the coordinator.  [default: any]")
 @click.option("--admit-from", default="1MB", show_default=True, help="With --admit: flows of this size and more ask.")
 @click.option("--admit-delay", default="1ms", show_default=True, help="With --admit: from a flow's start to the answer.")
 @click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
