@@ -59,7 +59,7 @@ COLUMNS = (
 @click.option("--aim", type=Number(0.1, 1), default=0.9375, show_default=True, help="Of the deadline, for MCP.")
 @click.option("--crowd", type=click.IntRange(0), default=32, show_default=True, help="Packets in queue 0; above, MCP yields.")
 @click.option("--termination", type=click.IntRange(1, 3), default=3, show_default=True, help="MCP's scheme; 3: never.")
-@click.option("--admit", type=ADMITTED, help="Share of a host's link that deadlines may need, by the coordinator.  [default: any]")
+@click.option("--admit", type=ADMITTED, help="Share of a host's link that the coordinator gives deadlines.  [default: any]")
 @click.option("--admit-from", default="1MB", show_default=True, help="With --admit: flows of this size and more ask.")
 @click.option("--admit-delay", default="1ms", show_default=True, help="With --admit: from a flow's start to the answer.")
 @click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
