@@ -61,7 +61,7 @@ from protocol.units import FRAME_BYTES, SECOND_NS
 
 TICKS = 8
 LEAD_NS = 1_500_000
-AGAIN_NS = 300_000
+AGAIN_NS = 150_000
 """From a plan to the next one that is due at once: what the plan, frames and directives take in between."""
 LEAST_SLICE_NS = 1_000
 WARM_SLICES, MOST_LOOKS = 10, 100

@@ -18,18 +18,13 @@ from controller.policies.pairs import Pair
 URGENT, ORDINARY = 0, 1
 
 
-def rank(pair: Pair) -> int:
-    """Its class in the order: smaller is tried first."""
-    return URGENT if pair.urgent else ORDINARY
-
-
 def entry_of(pair: Pair) -> Entry[Pair]:
     """Its place within the class."""
     return pair.last, pair.host.last, pair.number, pair
 
 
 def park(pair: Pair, resource: Resource[Pair]) -> None:
-    """Puts a pair in the line of a resource that is full for it."""
+    """Puts a pair in the line of a resource: of one that is full for it, or of the one where new pairs wait."""
     pair.entry, pair.line, pair.hastened = entry_of(pair), resource, False
     _push(resource.waiting, pair)
     hasten(pair)
@@ -44,7 +39,7 @@ def hasten(pair: Pair) -> None:
 
 def _push(lines: dict[int, list[Entry[Pair]]], pair: Pair) -> None:
     assert pair.entry is not None, "it has a place"
-    need = 1 if pair.line is pair.host.resource else pair.need_bps
+    need = pair.need_bps if pair.line in pair.links else 1
     heapq.heappush(lines.setdefault(need, []), pair.entry)
 
 

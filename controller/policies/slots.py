@@ -6,15 +6,17 @@ It notes which resources that frees, and which pairs are to be tried again.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.policies.base import Plan, Slot
 from controller.policies.ledger import Booking, Resource
+from controller.policies.order import park
 from controller.policies.pairs import Pair
 
-FORWARD_AT_ONCE, GRANTS_AT_ONCE = 64, 192
-"""Slots that one plan tries to let begin earlier, and slots after which it stops."""
+FORWARD_AT_ONCE, GRANTS_AT_ONCE, ATTEMPTS_AT_ONCE = 64, 64, 512
+"""Slots that one plan tries to let begin earlier; slots, and attempts to grant one, after which it stops."""
 
 
 class Slots:
@@ -29,11 +31,9 @@ class Slots:
         self._running: list[tuple[int, int, Booking[Pair]]] = []
         """The same for slots whose end is foreseen and not reached."""
         self.freed: dict[Resource[Pair], None] = {}
-        """The resources of which a booking ended since the last selection, or that carry more or less since."""
-        self.more = False
-        """Some were freed since a selection was begun or continued."""
-        self.loose: dict[Pair, None] = {}
-        """Wanted pairs that have neither a slot nor a place in a line."""
+        """The resources of which a booking ended since a selection looked last, or that carry more or less since."""
+        self.new = Resource[Pair](sys.maxsize)
+        """Where pairs wait that have just begun to, had a slot, or have another path: it has room for all."""
         self._granted: dict[int, Slot] = {}
         self._revoked: list[Slot] = []
 
@@ -148,11 +148,10 @@ class Slots:
 
     def free(self, resources: Iterable[Resource[Pair]]) -> None:
         """Has those which wait for these resources tried at the next selection."""
-        freed = dict.fromkeys(resources)
-        self.freed.update(freed)
-        self.more = self.more or bool(freed)
+        self.freed.update(dict.fromkeys(resources))
 
     def loosen(self, pair: Pair) -> None:
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""
         if pair.wanted and pair.placed and pair.booking is None and pair.entry is None:
-            self.loose[pair] = None
+            park(pair, self.new)
+            self.free((self.new,))

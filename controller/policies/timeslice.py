@@ -18,8 +18,9 @@ others for `HURRIED_TURNS` at most; then it is served in the order once before i
 all its bytes urgent gets three turns while each other gets one. And the oldest pair that waits at a link, deadline or not, is
 passed over (below) `patience` times at most.
 
-*Convergence.* In one selection no pair is tried twice while nothing else ends, and every selection of a `plan` is for a later
-end, of which there are finitely many before the horizon.
+*Convergence.* In one selection no pair is tried twice while nothing else ends, since a pair that does not fit is parked at a
+resource without room for it, and nobody is tried there. Every selection of a `plan` is for a later end, of which there are
+finitely many before the horizon.
 
 *Rate.* A slot reserves min(node's rate, least capacity of its path): a node faster than its bottleneck takes all of the
 bottleneck, and is never starved. With `minimum_fraction` below 1 (the hybrid policy) a pair fits as soon as that fraction of
@@ -47,13 +48,14 @@ ends early, those which wait to begin are brought forward where they fit: grante
 length, with an earlier start. One plan tries `FORWARD_AT_ONCE` of them, the earliest; where thousands wait to begin, each end
 would have all of them told again. Then the rest of the room goes to waiting pairs.
 
-*Pieces.* A plan stops after `at_once` slots, so that nobody waits for it for long. It may stop in the middle of a selection:
-the next plan, which is due at once, goes on with it. Who was passed over is seen at its end, and each slice if it lasts longer.
+*Pieces.* A plan stops after `at_once` slots or `ATTEMPTS_AT_ONCE` attempts, so that nobody waits for it for long. It may stop
+in the middle of a selection: the next plan, which is due at once, goes on with it, and with what was freed meanwhile. So what a
+plan does is bounded by these numbers and by what was freed since the last one, also where plans fall behind. Who was passed
+over is seen at a selection's end, and each slice if it lasts longer.
 
 *Maximality.* When `plan` returns, and no other is due at once, no wanted pair of an idle node would fit on all of its links
-from now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph). Of
-pairs that have just begun to wait, or have a new path, one plan tries `LOOSE_AT_ONCE` at most, the first in their order; the
-next plan is due at once.
+from now on for one slice, unless the room is held by a slot booked ahead for a pair that was passed over (next paragraph).
+Pairs that have just begun to wait, or have a new path, wait at a resource of their own, which has room for all (`Slots.new`).
 
 *No starvation.* Greedy packing can starve a pair that needs two links which are never free together, or more than a link has
 ever free at once. When something booked on a resource ends, or a link carries more or less, and the oldest pair that is parked
@@ -84,16 +86,13 @@ from itertools import count
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
-from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park, rank
+from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park
 from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
-from controller.policies.slots import GRANTS_AT_ONCE, Slots
+from controller.policies.slots import ATTEMPTS_AT_ONCE, GRANTS_AT_ONCE, Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-LOOSE_AT_ONCE = 256
-
-Attempt = tuple[int, Entry[Pair], int, Resource[Pair] | None, int, list[Entry[Pair]]]
-"""Of a line: (class, its first, a number of its own, its resource, what each in the line needs, the line). Of a new pair: the
-first three, None, 0, []."""
+Attempt = tuple[int, Entry[Pair], int, Resource[Pair], int, list[Entry[Pair]]]
+"""(class, the first of a line, a number of its own, its resource, what each in the line needs, the line)."""
 
 
 class Timeslice(Policy):
@@ -124,16 +123,18 @@ class Timeslice(Policy):
         self._roster = Roster(self.terms)
         self.numbers = SlotNumbers()
         self._slots = Slots()
-        self._tries, self._left = 0, at_once
-        """Of new pairs, and grants, that are left in this plan."""
+        self._tries, self._left = ATTEMPTS_AT_ONCE, at_once
+        """Attempts, and grants, that are left in this plan."""
         self._begun_ns = self._instant_ns = 0
         self._attempts: list[Attempt] = []
-        self._tried: set[Pair] = set()
-        self._oldest: dict[Resource[Pair], Pair] = {}
+        self._first: dict[tuple[Resource[Pair], int, int], Entry[Pair]] = {}
+        """Of a selection that is not over: its instant, whom it tries next, and which of these is for each line; others that
+        are for the same line are out of date."""
+        self._oldest: dict[Pair, None] = {}
+        self._asked: set[Resource[Pair]] = set()
         self._served: Entry[Pair] | None = None
-        """Of a selection that is not over: its beginning and its instant, whom it tries next, the pairs of lines that were
-        tried since something ended, those that waited longest for what was freed, and the first in the order of the new pairs
-        that got a slot."""
+        """Since `_begun_ns`: who waited longest for what was freed, of which resources that is known, and the first in the
+        order of the new pairs that got a slot."""
         self._count = count()
         self._turn = 0
         """How many slots were granted; `last` of nodes and pairs are values of it."""
@@ -155,7 +156,8 @@ class Timeslice(Policy):
             return
         self._end_selection()
         self._roster.set_network(network)
-        self._slots.loose.clear()
+        self._slots.new.waiting.clear()
+        self._slots.new.urgent.clear()
         for pair in self._roster.pairs():
             self._slots.loosen(pair)
         for booking, slot in self._slots.all():
@@ -165,7 +167,6 @@ class Timeslice(Policy):
     def _recharge(self, network: Network, names: Set[Hashable]) -> None:
         changed, fewer, others = self._roster.recharge(network, names)
         for pair in others:
-            self._slots.loose.pop(pair, None)
             self._slots.loosen(pair)
         held = {booking: None for link in fewer for booking in link.bookings}
         for booking in held:
@@ -197,6 +198,8 @@ class Timeslice(Policy):
         for pair in self._roster.pairs_of(node):
             pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
             hasten(pair)
+            if pair.entry is not None and pair.line is self._slots.new:
+                self._slots.free((self._slots.new,))
 
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
@@ -226,8 +229,7 @@ class Timeslice(Policy):
         for booking, slot in self._slots.all():
             if node in (slot.node, slot.destination):
                 self._slots.revoke(booking)
-        for pair in self._roster.forget(node):
-            self._slots.loose.pop(pair, None)
+        self._roster.forget(node)
 
     def _set_backlog(self, node: int, waiting: frozenset[int]) -> None:
         before = self._roster.backlogs.get(node, NOWHERE)
@@ -244,7 +246,6 @@ class Timeslice(Policy):
     def _want(self, node: int) -> None:
         new, gone = self._roster.want(node)
         for pair in gone:
-            self._slots.loose.pop(pair, None)
             pair.gone_ns = self._slots.now_ns
         for pair in new:
             away_ns = 0 if pair.gone_ns is None else self._slots.now_ns - pair.gone_ns
@@ -261,97 +262,100 @@ class Timeslice(Policy):
 
     def plan(self, *, now_ns: int, horizon_ns: int) -> Plan:
         """Grants from now on, and what follows every end until the horizon."""
-        self._tries, self._left = LOOSE_AT_ONCE, self._at_once
+        self._tries, self._left = ATTEMPTS_AT_ONCE, self._at_once
         self._slots.advance(now_ns)
         instant_ns = now_ns
-        if self._slots.more:
+        if self._slots.freed:
             self._slots.bring_forward(now_ns)
-        elif self._slots.freed:
+        elif self._attempts or self._oldest:
             instant_ns = max(now_ns, self._instant_ns)
         while True:
             self._slots.foresee(instant_ns)
             self._select(instant_ns)
             end_ns = self._slots.next_end_ns()
-            if end_ns is None or end_ns > horizon_ns or self._left <= 0:
+            if end_ns is None or end_ns > horizon_ns or self._stopped:
                 break
             instant_ns = end_ns
         return self._slots.take_plan()
 
+    @property
+    def _stopped(self) -> bool:
+        """The plan has made as many attempts, or granted as many slots, as one may."""
+        return self._left <= 0 or self._tries <= 0
+
     def next_event_ns(self) -> int | None:
         """The first end of a slot that is not foreseen yet. What the last plan has left is due at once."""
-        return self._slots.now_ns if self._slots.loose or self._left <= 0 else self._slots.next_end_ns()
+        return self._slots.now_ns if self._slots.new in self._slots.freed or self._stopped else self._slots.next_end_ns()
 
     def _select(self, instant_ns: int) -> None:
-        """Tries those that wait for what was freed, and new pairs (`LOOSE_AT_ONCE` of a plan at most), in their order."""
+        """Tries those that wait for what was freed, and new pairs, in their order, until all were tried or the plan stops."""
         self._instant_ns = instant_ns
-        turn, tried = self._attempts, self._tried
-        more, self._slots.more = self._slots.more, False
-        if more:
-            turn.clear()
-            tried.clear()
-            if not self._oldest:
-                self._begun_ns = self._slots.now_ns
-        for resource in self._slots.freed if more else ():
+        self._take_freed()
+        if self._slots.now_ns - self._begun_ns >= self.terms.slice_ns:
+            self._pass_over(instant_ns)
+        while self._attempts and not self._stopped:
+            of, entry, _, resource, need, line = heapq.heappop(self._attempts)
+            if self._first.get((resource, of, need)) is not entry:
+                continue
+            del self._first[resource, of, need]
+            pair = entry[3]
+            if pair.entry is entry and pair.wanted and resource.reserved + need <= resource.capacity:
+                self._try(pair, instant_ns)
+                if resource is self._slots.new and of == ORDINARY and pair.booking is not None:
+                    self._served = min(self._served or entry, entry)
+            self._queue(resource, of, need, line)
+        if not self._attempts:
+            self._pass_over(instant_ns)
+
+    def _take_freed(self) -> None:
+        """Has the first of each line tried that has room now, and notes who waited longest for each resource that was freed."""
+        if self._slots.freed and not self._oldest:
+            self._begun_ns = self._slots.now_ns
+        for resource in self._slots.freed:
             heads: list[Entry[Pair]] = []
             for of, need, line in lines(resource):
                 if (first := head(line, of)) is not None:
                     if of == ORDINARY:
                         heads.append(first)
-                    if resource.reserved + need <= resource.capacity:
-                        turn.append((of, first, next(self._count), resource, need, line))
-            if heads and resource not in self._oldest:
-                self._oldest[resource] = min(heads)[3]
-        if self._tries:
-            turn.extend((rank(pair), entry_of(pair), next(self._count), None, 0, []) for pair in self._slots.loose)
-            self._slots.loose.clear()
-        heapq.heapify(turn)
-        while turn and self._left > 0:
-            of, entry, _, at, need, line = heapq.heappop(turn)
-            if at is None and not self._tries:
-                self._slots.loosen(entry[3])
-            elif at is None:
-                self._tries -= 1
-                self._try(entry[3], instant_ns)
-                if of == ORDINARY and entry[3].booking is not None:
-                    self._served = min(self._served or entry, entry)
-            elif at.reserved + need <= at.capacity:
-                pair = entry[3]
-                if pair.entry is entry and pair.wanted and pair not in tried:
-                    self._try(pair, instant_ns)
-                    tried.add(pair)
-                first = head(line, of)
-                if first is not None and first[3] not in tried:
-                    heapq.heappush(turn, (of, first, next(self._count), at, need, line))
-        if turn:  # the plan is over
-            new = [entry[3] for _, entry, _, at, _, _ in turn if at is None]
-            turn[:] = [attempt for attempt in turn if attempt[3] is not None]
-            for pair in new:
-                self._slots.loosen(pair)
-            if self._slots.now_ns - self._begun_ns >= self.terms.slice_ns:
-                self._pass_over(instant_ns)
-            return
-        self._pass_over(instant_ns)
-        self._end_selection()
+                    self._queue(resource, of, need, line)
+            if heads and resource is not self._slots.new and resource not in self._asked:
+                self._asked.add(resource)
+                self._oldest[min(heads)[3]] = None
+        self._slots.freed.clear()
+
+    def _queue(self, resource: Resource[Pair], of: int, need: int, line: list[Entry[Pair]]) -> None:
+        """Has the first of a line tried, if the resource has room for it."""
+        first, key = head(line, of), (resource, of, need)
+        if first is not None and resource.reserved + need <= resource.capacity and self._first.get(key) is not first:
+            self._first[key] = first
+            heapq.heappush(self._attempts, (of, first, next(self._count), resource, need, line))
 
     def _pass_over(self, instant_ns: int) -> None:
-        """Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often."""
-        for pair in dict.fromkeys(self._oldest.values()):
-            if pair.entry is not None and pair.wanted and (self._served is None or entry_of(pair) < self._served):
+        """Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often;
+        no more than the plan may grant."""
+        while self._oldest and self._left > 0:
+            pair = next(iter(self._oldest))
+            del self._oldest[pair]
+            waits = pair.entry is not None and pair.wanted and pair.line is not self._slots.new
+            if waits and (self._served is None or entry_of(pair) < self._served):
                 pair.passed_over += 1
                 if pair.passed_over >= self.patience:
                     self._book_ahead(pair, instant_ns)
-        self._oldest.clear()
-        self._served = None
+        if not self._oldest:
+            self._asked.clear()
+            self._served = None
 
     def _end_selection(self) -> None:
         self._slots.freed.clear()
         self._attempts.clear()
-        self._tried.clear()
+        self._first.clear()
         self._oldest.clear()
+        self._asked.clear()
         self._served = None
 
     def _try(self, pair: Pair, instant_ns: int) -> None:
         """Grants a slot from the instant on, or from the end of a slot that was granted before; or parks the pair."""
+        self._tries -= 1
         pair.entry = None
         instant_ns = max(instant_ns, self._slots.now_ns + pair.host.delay_ns)
         blocker = self._blocker(pair, instant_ns)
@@ -428,5 +432,8 @@ class Timeslice(Policy):
             if pair.host.last == pair.last:
                 pair.host.last = pair.before[1]
             pair.last = pair.before[0]
+            if pair.entry is not None and pair.line is self._slots.new:
+                pair.entry = None
+                self._slots.loosen(pair)
         else:
             pair.used_ns = 0

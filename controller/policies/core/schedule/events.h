@@ -34,12 +34,16 @@ void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_
 			uint32_t pair = pair_at(core, node, destinations[at]);
 			core->pairs[pair].deadline = core->pairs[pair].wanted ? deadlines[at] : 0;
 			hasten(core, pair);
+			if (core->pairs[pair].entered && core->pairs[pair].line == NEW)
+				note_freed(core, NEW);
 		}
 	}
 }
 
-static void learn_use(struct pair *pair, struct node *node, const struct returned *returned)
+static void learn_use(struct core *core, uint32_t at, const struct returned *returned)
 {
+	struct pair *pair = &core->pairs[at];
+	struct node *node = &core->nodes[pair->node];
 	if (!pair->newest || pair->newest != (uint64_t)returned->slot)
 		return;
 	pair->newest = 0;
@@ -59,6 +63,10 @@ static void learn_use(struct pair *pair, struct node *node, const struct returne
 	if (node->last == pair->last)
 		node->last = pair->before_host;
 	pair->last = pair->before_last;
+	if (pair->entered && pair->line == NEW) {
+		pair->entered = false;
+		loosen(core, at);
+	}
 }
 
 /* The booking of a slot of a pair; NONE: there is none. While a new network is put no resource has spans. */
@@ -92,7 +100,7 @@ void core_yields(struct core *core, int64_t now, uint32_t count, const struct re
 		if (booking != NONE)
 			drop(core, booking);
 		if (at != NONE)
-			learn_use(&core->pairs[at], &core->nodes[node], returned);
+			learn_use(core, at, returned);
 		bool waits = at != NONE && core->pairs[at].waiting;
 		core->gone_count = 0;
 		if (returned->backlog_bytes > 0 && !waits) {
@@ -193,6 +201,7 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 	}
 	struct resource *resource = &core->resources[node->resource];
 	resource->settled = 0;
+	resource->asked = 0;
 	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
 		core->lines[line].heap.count = 0;
 	node->carry = 0;

@@ -8,13 +8,12 @@
  * place. */
 static void displace(struct core *core)
 {
-	core->line_count = 0;
-	end_selection(core);
+	core->line_count = core->attempts.count = 0;
+	forget_freed(core);
+	end_round(core);
 	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
 		core->bookings[at].stamp += core->bookings[at].stamp & 1;
-	for (uint32_t one = 0; one < core->loose_count; one++)
-		core->pairs[core->loose[one]].loose = false;
-	core->loose_count = core->unplaced_count = 0;
+	core->unplaced_count = 0;
 	for (uint32_t node = 0; node < core->node_count; node++)
 		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after) {
 			struct pair *pair = &core->pairs[at];
@@ -33,6 +32,7 @@ void core_rewire(struct core *core, int64_t now)
 	advance(core, now);
 	core->network = core->rewiring = true;
 	core->resource_count = 0;
+	new_resource(core, INT64_MAX); /* NEW */
 	for (uint32_t node = 0; node < core->node_count; node++) {
 		core->nodes[node].resource = new_resource(core, 1);
 		for (uint32_t at = core->nodes[node].from; at != NONE; at = core->pairs[at].from_after)
@@ -213,10 +213,7 @@ void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_
 		if (pair->need == need && pair->placed == placed)
 			continue;
 		pair->entered = false;
-		if (pair->placed)
-			loosen(core, at);
-		else
-			unloose(core, pair);
+		loosen(core, at);
 	}
 	for (uint32_t one = 0; one < held->count; one++)
 		unbook(core, held->items[one].booking);

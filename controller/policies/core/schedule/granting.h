@@ -64,6 +64,7 @@ static void attempt(struct core *core, uint32_t number, int64_t instant)
 {
 	struct pair *pair = &core->pairs[number];
 	int64_t next;
+	core->tries--;
 	pair->entered = false;
 	instant = most(instant, core->now + core->nodes[pair->node].delay);
 	uint32_t full = blocker(core, pair, instant, &next);

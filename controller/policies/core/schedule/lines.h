@@ -14,6 +14,15 @@ static inline bool urgent(const struct pair *pair)
 	return pair->deadline && pair->hurried < HURRIED_TURNS * pair->turn;
 }
 
+static void note_freed(struct core *core, uint32_t resource)
+{
+	if (core->resources[resource].freed)
+		return;
+	core->resources[resource].freed = true;
+	GROW(core->freed, core->freed_room, core->freed_count + 1);
+	core->freed[core->freed_count++] = resource;
+}
+
 static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32_t of)
 {
 	struct resource *resource = &core->resources[number];
@@ -23,6 +32,7 @@ static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32
 	GROW(core->lines, core->line_room, core->line_count + 1);
 	struct line *line = &core->lines[core->line_count];
 	line->heap.count = 0;
+	line->first = NONE;
 	line->need = need;
 	line->of = of;
 	line->resource = number;
@@ -33,7 +43,7 @@ static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32
 static void stand(struct core *core, uint32_t number, uint32_t of)
 {
 	const struct pair *pair = &core->pairs[number];
-	int64_t need = pair->line == core->nodes[pair->node].resource ? 1 : pair->need;
+	int64_t need = pair->line == NEW || pair->line == core->nodes[pair->node].resource ? 1 : pair->need;
 	uint32_t line = line_of(core, pair->line, need, of);
 	struct entry entry = {pair->entry_last, pair->entry_host_last, pair->number, number, pair->stamp};
 	entries_push(&core->lines[line].heap, entry);

@@ -99,21 +99,10 @@ static uint32_t pair_at(struct core *core, uint32_t node, uint32_t destination)
 	return at;
 }
 
-static void unloose(struct core *core, struct pair *pair)
-{
-	if (!pair->loose)
-		return;
-	pair->loose = false;
-	uint32_t last = core->loose[--core->loose_count];
-	core->loose[pair->loose_at] = last;
-	core->pairs[last].loose_at = pair->loose_at;
-}
-
 static void forget_pair(struct core *core, uint32_t at)
 {
 	struct pair *pair = &core->pairs[at];
 	struct node *node = &core->nodes[pair->node];
-	unloose(core, pair);
 	if (pair->waiting)
 		LIST_REMOVE(node->waiting, core->pairs, at, waiting_before, waiting_after);
 	LIST_REMOVE(node->from, core->pairs, at, from_before, from_after);

@@ -15,18 +15,20 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 {
 	core->last_number = counts->last_number;
 	core->granted_count = 0;
-	core->tries = LOOSE_AT_ONCE;
+	core->tries = ATTEMPTS_AT_ONCE;
 	core->left = core->at_once;
 	advance(core, now);
 	if (!core->rewiring) {
-		int64_t instant = core->freed_count && !core->more ? most(now, core->instant) : now;
-		if (core->more)
+		int64_t instant = now;
+		if (core->freed_count)
 			bring_forward(core);
+		else if (core->attempts.count || core->oldest_done < core->oldest_count)
+			instant = most(now, core->instant);
 		do {
 			foresee(core, instant);
 			select_pairs(core, instant);
 			instant = next_end(core);
-		} while (core->left && instant >= 0 && instant <= horizon);
+		} while (!stopped(core) && instant >= 0 && instant <= horizon);
 	}
 	write_grants(core);
 	*counts = (struct counts){core->last_number, core->granted_count, core->revoke_count};
@@ -36,7 +38,7 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 /* What the last plan has left is due at once. */
 int64_t core_next_event(struct core *core)
 {
-	return (core->loose_count || !core->left) && !core->rewiring ? core->now : next_end(core);
+	return (core->resources[NEW].freed || stopped(core)) && !core->rewiring ? core->now : next_end(core);
 }
 
 const struct slot *core_grants(const struct core *core)
@@ -71,10 +73,12 @@ struct core *core_new(const struct terms *terms)
 	core->packet_bytes = terms->packet_bytes;
 	core->patience = terms->patience;
 	core->left = core->at_once = terms->at_once;
-	core->selection = core->trial = 1;
+	core->round = 1;
+	core->tries = ATTEMPTS_AT_ONCE;
 	core->served.pair = NONE;
 	core->free_pairs = core->free_bookings = core->first_slot = core->last_slot = NONE;
 	core->first_heard = core->last_heard = NONE;
+	new_resource(core, INT64_MAX); /* NEW */
 	PROVIDE(core->nodes, core->node_room, MANY);
 	PROVIDE(core->pairs, core->pair_room, MANY);
 	PROVIDE(core->grants, core->grant_room, MANY);
@@ -94,7 +98,7 @@ void core_free(struct core *core)
 	weights_free(&core->weights);
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
-		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->loose, core->oldest,
+		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->oldest,
 		core->attempts.items, core->ahead.items, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};

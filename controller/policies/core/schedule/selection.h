@@ -2,86 +2,28 @@
 #pragma once
 #include "granting.h"
 
-static void push_head(struct core *core, uint32_t line)
-{
-	const struct entry *first = head(core, &core->lines[line]);
-	if (first && core->pairs[first->pair].tried != core->trial)
-		attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
-}
-
 static bool line_has_room(const struct core *core, const struct line *line)
 {
 	const struct resource *resource = &core->resources[line->resource];
 	return resource->reserved + line->need <= resource->capacity;
 }
 
-static struct attempt loose_attempt(const struct core *core, uint32_t number)
+/* Has the first of a line tried, if its resource has room for it. */
+static void queue(struct core *core, uint32_t number)
 {
-	return (struct attempt){entry_of(core, number), urgent(&core->pairs[number]) ? URGENT : ORDINARY, NONE};
-}
-
-/* Brings the first `count` of some attempts to their beginning, in any order (Hoare's selection). */
-static void select_first(struct attempt *attempts, uint32_t all, uint32_t count)
-{
-	uint32_t from = 0, to = all; /* between these it is not known yet */
-	while (count > from && count < to) {
-		struct attempt middle = attempts[from + (to - from - 1) / 2];
-		uint32_t low = from, high = to - 1;
-		for (;;) {
-			while (ATTEMPT_BEFORE(attempts[low], middle))
-				low++;
-			while (ATTEMPT_BEFORE(middle, attempts[high]))
-				high--;
-			if (low >= high)
-				break;
-			struct attempt other = attempts[low];
-			attempts[low++] = attempts[high];
-			attempts[high--] = other;
-		}
-		if (count <= high)
-			to = high + 1;
-		else
-			from = high + 1;
-	}
-}
-
-/* Has the loose pairs tried, as many as may be, those that are first in the order. */
-static void take_loose(struct core *core)
-{
-	uint32_t all = core->loose_count, count = core->tries < all ? core->tries : all, before = core->attempts.count;
-	if (!count)
+	struct line *line = &core->lines[number];
+	const struct entry *first = head(core, line);
+	if (!first || !line_has_room(core, line) || (line->first == first->pair && line->first_stamp == first->stamp))
 		return;
-	GROW(core->attempts.items, core->attempts.room, before + all);
-	for (uint32_t one = 0; one < all; one++)
-		core->attempts.items[before + one] = loose_attempt(core, core->loose[one]);
-	select_first(core->attempts.items + before, all, count);
-	for (uint32_t one = 0; one < count; one++) {
-		struct attempt attempt = core->attempts.items[before + one];
-		unloose(core, &core->pairs[attempt.entry.pair]);
-		attempts_push(&core->attempts, attempt);
-	}
+	line->first = first->pair;
+	line->first_stamp = first->stamp;
+	attempts_push(&core->attempts, (struct attempt){*first, line->of, number});
 }
 
-/* Leaves the loose pairs that were not tried to the next plan. */
-static void put_off(struct core *core)
-{
-	uint32_t count = core->attempts.count;
-	core->attempts.count = 0;
-	for (uint32_t one = 0; one < count; one++) {
-		struct attempt attempt = core->attempts.items[one];
-		if (attempt.line == NONE)
-			loosen(core, attempt.entry.pair);
-		else
-			attempts_push(&core->attempts, attempt);
-	}
-}
-
-/* Notes who waits first, and longest, for what was freed. */
+/* Has the first of each line tried that has room now, and notes who waited longest for each resource that was freed. */
 static void take_freed(struct core *core)
 {
-	core->trial++;
-	core->attempts.count = 0;
-	if (!core->oldest_count)
+	if (core->freed_count && core->oldest_done == core->oldest_count)
 		core->begun = core->now;
 	for (uint32_t one = 0; one < core->freed_count; one++) {
 		struct resource *resource = &core->resources[core->freed[one]];
@@ -92,67 +34,67 @@ static void take_freed(struct core *core)
 				continue;
 			if (core->lines[line].of == ORDINARY && (eldest.pair == NONE || entry_before(first, &eldest)))
 				eldest = *first;
-			if (line_has_room(core, &core->lines[line]))
-				attempts_push(&core->attempts, (struct attempt){*first, core->lines[line].of, line});
+			queue(core, line);
 		}
-		if (eldest.pair == NONE || resource->asked == core->selection)
+		if (eldest.pair == NONE || core->freed[one] == NEW || resource->asked == core->round)
 			continue;
-		resource->asked = core->selection;
-		if (core->pairs[eldest.pair].eldest != core->selection) {
-			core->pairs[eldest.pair].eldest = core->selection;
+		resource->asked = core->round;
+		if (core->pairs[eldest.pair].eldest != core->round) {
+			core->pairs[eldest.pair].eldest = core->round;
 			GROW(core->oldest, core->oldest_room, core->oldest_count + 1);
 			core->oldest[core->oldest_count++] = (struct eldest){eldest.number, eldest.pair};
 		}
 	}
+	forget_freed(core);
 }
 
-/* Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often. */
+/* Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often; no more than
+ * the plan may grant. */
 static void pass_over(struct core *core, int64_t instant)
 {
-	for (uint32_t one = 0; one < core->oldest_count; one++) {
-		uint32_t number = core->oldest[one].pair;
-		struct pair *pair = &core->pairs[number];
-		struct entry entry = entry_of(core, number);
-		if (pair->number == core->oldest[one].number && pair->entered && pair->wanted &&
+	while (core->oldest_done < core->oldest_count && core->left) {
+		struct eldest oldest = core->oldest[core->oldest_done++];
+		struct pair *pair = &core->pairs[oldest.pair];
+		struct entry entry = entry_of(core, oldest.pair);
+		pair->eldest = 0;
+		if (pair->number == oldest.number && pair->entered && pair->wanted && pair->line != NEW &&
 		    (core->served.pair == NONE || entry_before(&entry, &core->served)))
 			if (++pair->passed_over >= core->patience)
-				book_ahead(core, number, instant);
+				book_ahead(core, oldest.pair, instant);
 	}
-	forget_oldest(core);
+	if (core->oldest_done == core->oldest_count)
+		end_round(core);
 }
 
-/* Tries the pairs that wait for what was freed, and the new ones, in their order; in one plan LOOSE_AT_ONCE new ones, and
- * `at_once` that get a slot, at most. */
+/* The plan has made as many attempts, or granted as many slots, as one may. */
+static bool stopped(const struct core *core)
+{
+	return !core->left || !core->tries;
+}
+
+/* Tries the pairs that wait for what was freed, and the new ones, in their order, until all were tried or the plan stops. */
 static void select_pairs(struct core *core, int64_t instant)
 {
 	core->instant = instant;
-	if (core->more)
-		take_freed(core);
-	core->more = false;
-	take_loose(core);
-	while (core->attempts.count && core->left) {
+	take_freed(core);
+	if (core->now - core->begun >= core->slice)
+		pass_over(core, instant);
+	while (core->attempts.count && !stopped(core)) {
 		struct attempt next = attempts_pop(&core->attempts);
 		struct pair *pair = &core->pairs[next.entry.pair];
-		if (next.line == NONE) {
-			core->tries--;
+		struct line *line = &core->lines[next.line];
+		if (line->first != next.entry.pair || line->first_stamp != next.entry.stamp) /* out of date */
+			continue;
+		line->first = NONE;
+		if (pair->entered && pair->stamp == next.entry.stamp && pair->wanted && line_has_room(core, line)) {
+			bool is_new = line->resource == NEW;
 			attempt(core, next.entry.pair, instant);
-			if (next.of == ORDINARY && pair->booking != NONE &&
+			if (is_new && next.of == ORDINARY && pair->booking != NONE &&
 			    (core->served.pair == NONE || entry_before(&next.entry, &core->served)))
 				core->served = next.entry;
-		} else if (line_has_room(core, &core->lines[next.line])) {
-			if (pair->entered && pair->stamp == next.entry.stamp && pair->wanted && pair->tried != core->trial) {
-				attempt(core, next.entry.pair, instant);
-				pair->tried = core->trial;
-			}
-			push_head(core, next.line);
 		}
+		queue(core, next.line);
 	}
-	if (!core->attempts.count) {
-		pass_over(core, instant);
-		end_selection(core);
-		return;
-	}
-	put_off(core); /* the plan is over */
-	if (core->now - core->begun >= core->slice)
+	if (!core->attempts.count)
 		pass_over(core, instant);
 }

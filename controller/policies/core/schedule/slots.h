@@ -3,41 +3,27 @@
 #pragma once
 #include "pairs.h"
 
-static void note_freed(struct core *core, uint32_t resource)
+static void end_round(struct core *core)
 {
-	core->more = true;
-	if (core->resources[resource].freed)
-		return;
-	core->resources[resource].freed = true;
-	GROW(core->freed, core->freed_room, core->freed_count + 1);
-	core->freed[core->freed_count++] = resource;
-}
-
-static void forget_oldest(struct core *core)
-{
-	core->oldest_count = 0;
+	core->oldest_done = core->oldest_count = 0;
 	core->served.pair = NONE;
-	core->selection++;
+	core->round++;
 }
 
-static void end_selection(struct core *core)
+static void forget_freed(struct core *core)
 {
-	forget_oldest(core);
 	for (uint32_t one = 0; one < core->freed_count; one++)
 		core->resources[core->freed[one]].freed = false;
-	core->freed_count = core->attempts.count = 0;
-	core->trial++;
+	core->freed_count = 0;
 }
 
 static void loosen(struct core *core, uint32_t at)
 {
 	struct pair *pair = &core->pairs[at];
-	if (!pair->wanted || !pair->placed || pair->booking != NONE || pair->entered || pair->loose)
+	if (!pair->wanted || !pair->placed || pair->booking != NONE || pair->entered)
 		return;
-	pair->loose = true;
-	pair->loose_at = core->loose_count;
-	GROW(core->loose, core->loose_room, core->loose_count + 1);
-	core->loose[core->loose_count++] = at;
+	park(core, at, NEW);
+	note_freed(core, NEW);
 }
 
 static void free_resources(struct core *core, const struct booking *booking)

@@ -25,11 +25,15 @@ HEAP(entries, struct entry, ENTRY_BEFORE)
 
 enum { URGENT, ORDINARY };
 
-/* The pairs that wait at a resource and need the same of it. */
+/* The resource where pairs wait that have just begun to, had a slot, or have another path: it has room for all. */
+enum { NEW };
+
+/* The pairs that wait at a resource and need the same of it. While its first is to be tried that pair and its stamp are kept. */
 struct line {
 	struct entries heap;
 	int64_t need;
 	uint32_t resource, next, of;
+	uint32_t first, first_stamp; /* first NONE: nobody in it is to be tried now */
 };
 
 /* A booking as a resource knows it. It is over when the booking has another stamp. */
@@ -52,7 +56,7 @@ struct resource {
 	/* what a booking reads */
 	struct span *spans; /* in the order in which they were booked; those that are over are swept out now and then */
 	uint32_t count, room, point_room;
-	uint64_t asked; /* the number of the last selection in which it was seen who waits longest */
+	uint64_t asked; /* the last round in which it was seen who waits longest */
 } __attribute__((aligned(LINE)));
 
 struct node {
@@ -72,9 +76,9 @@ struct pair {
 	uint64_t last, granted, number; /* number 0: never wanted */
 	uint64_t entry_last, entry_host_last; /* of its place in a line, while it is `entered` */
 	uint32_t node, booking, stamp, links, line;
-	bool waiting, regulated, wanted, placed, loose, entered, hastened;
+	bool waiting, regulated, wanted, placed, entered, hastened;
 	uint32_t passed_over;
-	uint64_t tried, eldest; /* the last trial, and the last selection as who waits longest, in which it was */
+	uint64_t eldest; /* the last round in which it was who waited longest */
 	/* what a grant reads */
 	uint64_t before_last, before_host;
 	int64_t deadline, hurried, burst, used, packet_ns; /* hurried: how long it had slots by its deadlines since its last one in the order */
@@ -87,7 +91,7 @@ struct pair {
 	/* what events read */
 	int64_t gone; /* -1: never */
 	uint64_t mark;
-	uint32_t destination, loose_at;
+	uint32_t destination;
 	uint32_t waiting_before, waiting_after, from_before, from_after, to_before, to_after;
 } __attribute__((aligned(LINE)));
 
@@ -114,7 +118,7 @@ struct eldest {
 
 struct attempt {
 	struct entry entry;
-	uint32_t of, line; /* line NONE: a loose pair */
+	uint32_t of, line;
 };
 #define ATTEMPT_BEFORE(a, b) ((a).of != (b).of ? (a).of < (b).of : entry_before(&(a).entry, &(b).entry))
 HEAP(attempts, struct attempt, ATTEMPT_BEFORE)
@@ -122,7 +126,7 @@ HEAP(attempts, struct attempt, ATTEMPT_BEFORE)
 struct core {
 	/* terms */
 	int64_t slice, minimum_active, headroom_ppm, minimum_ppm, burst_bytes, packet_bytes;
-	uint32_t patience, at_once; /* at_once: slots after which a plan stops */
+	uint32_t patience, at_once; /* at_once: slots after which a plan stops, as after ATTEMPTS_AT_ONCE */
 	/* the fabric and who sends */
 	struct node *nodes;
 	struct pair *pairs;
@@ -145,18 +149,17 @@ struct core {
 	uint64_t last_number, turns;
 	int64_t now;
 	/* what is to be tried, and what came of it */
-	uint32_t tries, left; /* of loose pairs, and grants, that are left in this plan */
-	uint32_t *freed, freed_count, freed_room, *loose, loose_count, loose_room;
-	bool more; /* resources were freed since a selection was begun or continued */
-	/* of a selection that is not over: its beginning and its instant, whom it tries next, those that waited longest for what was freed,
-	 * and the first new pair that got a slot */
-	struct eldest *oldest;
-	uint32_t oldest_count, oldest_room;
-	int64_t begun, instant;
+	uint32_t tries, left; /* attempts, and grants, that are left in this plan */
+	uint32_t *freed, freed_count, freed_room;
+	/* whom a selection that is not over tries next, and its instant; those who waited longest for what was freed in a round, from when
+	 * it began, and the first new pair that got a slot */
 	struct attempts attempts;
+	int64_t instant, begun;
+	struct eldest *oldest;
+	uint32_t oldest_done, oldest_count, oldest_room;
 	struct entry served; /* pair NONE: there is none */
 	struct dues ahead;
-	uint64_t selection, trial, forwarding, marks; /* trial: it begins anew where more was freed in a selection */
+	uint64_t round, forwarding, marks;
 	uint32_t *granted, granted_count, granted_room;
 	uint64_t *fresh; /* pairs that are wanted now, by destination */
 	uint32_t *gone, fresh_room, gone_count, gone_room;

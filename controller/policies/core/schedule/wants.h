@@ -12,7 +12,6 @@ static void want_no_more(struct core *core, struct pair *pair)
 {
 	pair->wanted = false;
 	pair->deadline = 0;
-	unloose(core, pair);
 	pair->gone = core->now;
 }
 

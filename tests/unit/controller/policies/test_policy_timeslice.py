@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policies.base import Plan
+from controller.policies.base import Plan, Slot
 from controller.policies.hybrid import Hybrid
 from controller.policies.pairs import Pair
-from controller.policies.slots import GRANTS_AT_ONCE
+from controller.policies.slots import ATTEMPTS_AT_ONCE, GRANTS_AT_ONCE
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies import oracle_timeslice as oracle
 from tests.unit.controller.policies.policy_kinds import each_kind  # noqa: F401 -- a fixture of all tests here
@@ -230,6 +230,33 @@ class TestStarvation:
         monkeypatch.setattr(Timeslice, "_try", count)
         world.rewire(network.times({("s", E): 0.5}))
         assert tried and {destination for _, destination in tried} == {E}
+
+    def test_a_plan_makes_so_many_attempts_at_most_and_the_next_one_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not hasattr(Timeslice, "_try"):
+            pytest.skip("which pairs are tried is seen in the reference alone")
+        attempts = [0]
+        true_try = Timeslice._try
+
+        def count(self: Timeslice, pair: Pair, instant_ns: int) -> None:
+            attempts[-1] += 1
+            true_try(self, pair, instant_ns)
+
+        monkeypatch.setattr(Timeslice, "_try", count)
+        policy, nodes = Timeslice(slice_ns=SLICE), range(FIRST, FIRST + 60)
+        policy.set_network(star(60), now_ns=MS)
+        policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+        for node in nodes:
+            policy.backlog(node, {other: 5000 for other in nodes if other != node}, now_ns=MS)
+        granted = list[Slot]()
+        while True:
+            granted += policy.plan(now_ns=MS, horizon_ns=MS).grants
+            due_ns = policy.next_event_ns()
+            if due_ns is None or due_ns > MS:
+                break
+            attempts.append(0)
+        assert sum(attempts) == 60 * 59, "each pair is tried once"
+        assert attempts[:-1] == [ATTEMPTS_AT_ONCE] * (len(attempts) - 1)
+        assert len(granted) == len({slot.node for slot in granted}) == len({slot.destination for slot in granted})
 
     def test_senders_that_come_back_at_once_after_every_yield_keep_nobody_out(self) -> None:
         world = World(timeslice(), star(4))
