@@ -16,7 +16,7 @@ from controller.coflows.deadlines import Verdict
 from controller.coflows.order import CoflowOrder, Place
 from controller.coflows.queues import LAST_QUEUE
 from controller.members.part import SWEEP_NS, Part
-from controller.members.registry import Member, Members
+from controller.members.registry import LAST_NODE, Member, Members
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
@@ -105,7 +105,10 @@ class CoflowQueues(Part):
         self.opened(document["open"], document["ahead_ns"], now_ns)
 
     def _on_report(self, member: Member, message: CoflowReport, now_ns: int) -> None:
+        """Takes what a member has sent. Bytes towards a node that there cannot be are nothing: each would be remembered."""
         for coflow, node, size_bytes in message.entries:
+            if node > LAST_NODE:
+                continue
             destination = self._members.get(node)
             name = "" if destination is None else destination.name
             self._order.report(coflow, member.name, name, size_bytes, now_ns, node)

@@ -10,7 +10,7 @@ import pytest
 from controller.coflows.client import CoflowClient, NotOpen, OpenCoflow
 from controller.coflows.deadlines import Verdict
 from controller.coflows.telling import CoflowQueues
-from controller.members.registry import Members
+from controller.members.registry import LAST_NODE, Members
 from controller.store.store import Store
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
@@ -67,6 +67,16 @@ class TestTelling:
             report(member, CoflowReport(entries), 10 + grown)
         self.telling.update(10**9)
         assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 157_019
+
+    def test_bytes_towards_nodes_that_there_cannot_be_are_neither_counted_nor_remembered(self) -> None:
+        """A hostile member would fill the leader's memory with them, and move the coflow to the back at once."""
+        self.open(5, now_ns=0)
+        member = next(iter(self.members.present()))
+        entries = tuple((5, LAST_NODE + 1 + node, 1_000) for node in range(80))
+        self.telling.handlers[CoflowReport](member, CoflowReport(((5, LAST_NODE, 70), *entries)), 10)
+        self.telling.update(10**9)
+        assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 70
+        assert len(self.telling._order.sent._last[5]) == 1
 
     def test_what_was_sent_to_a_node_that_leaves_is_not_counted_again(self) -> None:
         self.open(5, now_ns=0)
