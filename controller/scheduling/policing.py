@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any
 
-from controller.members.part import Part
+from controller.members.part import SUMMARY_NS, Part
 from controller.members.registry import Members
 from controller.policies.groups import Groups
 from controller.scheduling.granting import Granting
@@ -48,6 +48,7 @@ class Policing(Part):
         at: Callable[[int, Callable[[int], None]], None],
     ) -> None:
         self.documents = {"ports": self.on_ports}
+        self.periodic = ((SUMMARY_NS, self._forget_unread),)
         self.misbehaviour = Misbehaviour()
         self._granting = granting
         self._members = members
@@ -65,6 +66,8 @@ class Policing(Part):
         self._contended: frozenset[Hashable] = frozenset()
 
     def reported(self, node: int, sent: Mapping[int, int], regulated: Set[int]) -> None:
+        if self._begun_ns is None:
+            return
         for destination, size in sent.items():
             self._sent[node, destination] += size
 
@@ -117,6 +120,14 @@ class Policing(Part):
         return {"suspect": self.misbehaviour.lines(node)}
 
     # -- a window -------------------------------------------------------------------------------------------------------
+
+    def _forget_unread(self, now_ns: int) -> None:
+        """Where no ports are read, as without OpenFlow switches, nothing is summed up: a row for each pair that ever sent would
+        remain, here and in the account of slots."""
+        if now_ns - self._read_ns > LONGEST_NS:
+            self._begun_ns = None
+            self._sent.clear()
+            self._granting.permitted.take(now_ns)
 
     def _begin(self, now_ns: int) -> None:
         """Begins a window: pairs that are regulated at its begin and at its end were regulated all the time."""

@@ -130,6 +130,24 @@ def test_readings_far_apart_say_nothing() -> None:
     assert world.told == []
 
 
+def test_without_readings_nothing_of_pairs_is_kept() -> None:
+    """There may be millions of pairs, and no OpenFlow switch whose readings would end a window."""
+    world = World()
+    [(_, look)] = world.policing.periodic
+    for read in (False, True, False):
+        if read:
+            world.second({16: 48, 17: 48}, {"h1": 48, "h2": 48})
+            world.policing.reported(16, {18: 1_000}, frozenset())
+            assert dict(world.policing._sent) == {(16, 18): 1_000}
+        world.now_ns += 6 * SECOND
+        look(world.now_ns)
+        world.policing.reported(16, {18: 1_000}, frozenset())
+        slot = Slot(1_000 + world.slot, 16, 18, world.now_ns, world.now_ns + 1, 9, 0, 0)
+        world.granting.permitted.granted(slot, slot.end_ns, world.now_ns)
+        look(world.now_ns + SECOND)
+        assert not world.policing._sent and world.granting.permitted.take(world.now_ns + SECOND) == ({}, {})
+
+
 def test_nothing_wakes_the_coordinator_while_nobody_is_a_suspect() -> None:
     world = World()
     world.second({16: 48, 17: 48}, {"h1": 48, "h2": 48})
