@@ -74,14 +74,14 @@ class ToldGroups:
     def since(self, base: int) -> list[GroupsChange]:
         """What makes the present version of an earlier one; the full state if that one is too old. Thousands that join ask for
         the same."""
-        base = base if 0 < base <= self.version else 0
+        dropped = len(self._changes) == CHANGES_KEPT and self._changes[0][0] > base
+        base = base if 0 < base <= self.version and not dropped else 0
         if (found := self._since.get(base)) is None:
             found = self._since[base] = self._found_since(base)
         return found
 
     def _found_since(self, base: int) -> list[GroupsChange]:
-        dropped = len(self._changes) == CHANGES_KEPT and self._changes[0][0] > base
-        if dropped or not base:
+        if not base:
             return self.whole()
         names = dict.fromkeys(name for version, name in self._changes if version > base)
         return paginate(GroupsChange(base, self.version, 0, 1, tuple(row for name in names for row in self._told(name))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,3 +125,15 @@ def test_groups_larger_than_are_counted_one_by_one_say_the_same() -> None:
         assert {n for n in world.network.hosts if n in copy} == {n for n in world.network.hosts if groups.has(me, n)}
 
 
+def test_whoever_asks_for_changes_that_are_not_known_any_more_gets_the_one_whole_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile member asks for each version that there ever was: no copy of the state is kept for each."""
+    monkeypatch.setattr("controller.told.groups.CHANGES_KEPT", 8)
+    world, told, links = contend(2, 4, 2)
+    for links_now in [links, frozenset(list(links)[:1])] * 20:
+        told.update(Groups(links_now, world.network))
+    assert told.version == 40
+    for base in range(told.version - 8):
+        assert told.since(base) is told.since(0)
+    for base in range(told.version + 9):
+        told.since(base)
+    assert len(told._since) <= 9
