@@ -111,6 +111,11 @@ class ControlSocket:
         self.address = present or before  # an interface that is gone has none
         return self.address != before
 
+    def gone(self) -> bool:
+        """Whether the interface was deleted, or moved to another network namespace: this socket hears nothing ever again, even
+        of one that is made anew by the same name."""
+        return not self._own_address()
+
     def fileno(self) -> int:
         """The descriptor for select."""
         return self._socket.fileno()

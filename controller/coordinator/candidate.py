@@ -98,7 +98,7 @@ class Candidate:
         self._stopping = True
 
     def stand_by(self) -> bool:
-        """Returns True once we lead, False when `stop` was called or the store bridge or the elector is gone."""
+        """Returns True once we lead, False when `stop` was called or the store bridge, the elector or the interface is gone."""
         announced_ns = 0
         while not self._stopping:
             now = time.monotonic_ns()
@@ -106,6 +106,9 @@ class Candidate:
             self.leadership.turn(now)
             if now - announced_ns >= ANNOUNCE_NS:
                 announced_ns = now
+                if self.link.gone():
+                    log.error("interface %s is gone: stopping, to be started again", self.settings.interface)
+                    return False
                 self._tell(self._keys.refresh())
                 self.bridge.write(announcement(self.settings, self.link, 0))
             due_ns = min(self.leadership.due_ns(), announced_ns + ANNOUNCE_NS)

@@ -66,7 +66,7 @@ from protocol.keys.hosts import Master
 from protocol.link import ControlSocket
 from protocol.messages import HEARTBEAT_MAC, Cause, Heartbeat, Kind, Ping
 from protocol.timers import Mishaps, Timers
-from protocol.units import MILLISECOND_NS
+from protocol.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger("baton.coordinator")
 
@@ -202,10 +202,11 @@ class Coordinator:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serves until `stop` is called, another controller leads, or the store bridge or the elector is gone."""
+        """Serves until `stop` is called, another controller leads, or store bridge, elector or interface are gone."""
         now = time.monotonic_ns()
         self.admission.look(now)  # before any frame is believed
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
+        self.timers.every(now, SECOND_NS, self._look_at_interface)
         self.parts.begin(self.timers, now, self._periods)
         self.timers.every(now, self._periods[STATUS_NS], self.publication.publish)
         loop = self._loop = self._begin_loop(now)
@@ -291,6 +292,12 @@ class Coordinator:
     def stop(self, *_: object) -> None:
         """Ends `run` soon; a signal handler."""
         self._stopping = True
+
+    def _look_at_interface(self, _: int) -> None:
+        """Gives up the lead without an interface: as long as we held the lease no other controller would take our place."""
+        if self.link.gone():
+            log.error("interface %s is gone: stopping, to be started again", self.settings.interface)
+            self.stop()
 
     def _next_ns(self) -> int:
         due, planned_ns = min(self.timers.next_ns(), self.leadership.due_ns()), self.granting.due_ns

@@ -18,7 +18,7 @@ from protocol.auth import Key
 from protocol.link import ControlSocket
 from protocol.messages import COORDINATOR, HEARTBEAT_MAC, Ack, Heartbeat, Kind, Message, Override, Ping, Report, decode, encode
 from protocol.wire import TYPE
-from tests.emulation.namespaces import inside, pair
+from tests.emulation.namespaces import inside, pair, run
 
 KEY = Key(b"k" * 32)
 SOL_PACKET, PACKET_AUXDATA, TP_STATUS_VLAN_VALID, ETH_P_ALL = 263, 8, 1 << 4, 3  # linux/if_packet.h, linux/if_ether.h
@@ -187,3 +187,16 @@ def test_a_frame_is_received_with_a_priority_tag_or_without_and_the_tag_is_on_th
         finally:
             for one in (sender, receiver, tap):
                 one.close()
+
+
+def test_a_socket_knows_that_its_interface_is_gone_even_if_there_is_another_of_that_name() -> None:
+    with pair() as hosts, inside(hosts.left):
+        link = ControlSocket("eth0", deferred=DEFERRED)
+        run("ip", "link", "set", "eth0", "down")
+        assert not link.gone()
+        run("ip", "link", "set", "eth0", "up")
+        assert not link.gone()
+        run("ip", "link", "del", "eth0")
+        run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+        assert link.gone() and not link.send(bytes(60)) and link.receive() is None
+        link.close()

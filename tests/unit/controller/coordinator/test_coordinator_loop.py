@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from controller.config.settings import CoordinatorSettings
+from controller.coordinator.candidate import CachedLines, Candidate
 from controller.coordinator.coordinator import Coordinator
 from controller.election.leadership import Leadership
 from controller.election.rules import Election
@@ -22,7 +23,7 @@ from protocol.messages import Cause
 class Readable:
     """What is readable now: a link with one frame of each kind, the store bridge's lines, or the elector's lines."""
 
-    address = bytes(6)
+    address, is_gone = bytes(6), False
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
@@ -41,6 +42,9 @@ class Readable:
 
     def send(self, frame: bytes) -> bool:
         return True
+
+    def gone(self) -> bool:
+        return self.is_gone
 
     def read(self) -> list[dict[str, Any]]:
         self._log.append("bridge")
@@ -129,6 +133,28 @@ def test_no_word_of_the_tuner_ends_a_leader(coordinator: Coordinator, log: list[
     coordinator.run()
     tuner.close()
     assert log.count("tuner") == 2 and coordinator.guard.refused[Cause.FAILED] == 2
+
+
+def test_a_leader_whose_interface_is_gone_ends_its_term(coordinator: Coordinator, log: list[str]) -> None:
+    """Else it would keep the lease, deaf and dumb, and no other controller would lead."""
+    turns = 50
+    cast(Term, coordinator.leadership)._turns = turns
+    coordinator.timers.every(0, 1, lambda _: None)  # so that no turn waits
+    coordinator.link.is_gone = True  # type: ignore[attr-defined]
+    coordinator.run()
+    assert log.count("leadership") == 1
+
+
+def test_a_candidate_whose_interface_is_gone_does_not_stand_by(coordinator: Coordinator) -> None:
+    coordinator.link.is_gone = True  # type: ignore[attr-defined]
+    candidate = Candidate(
+        coordinator.settings, Key(bytes(32)), coordinator.link, cast(CachedLines, coordinator.bridge), coordinator.leadership,
+        beat=lambda _: candidate.stop(),
+    )  # fmt: skip
+    told: list[object] = []
+    candidate._keys.refresh = list  # type: ignore[method-assign]
+    candidate.bridge.write = told.append  # type: ignore[method-assign,assign]
+    assert not candidate.stand_by() and not told
 
 
 def test_what_is_read_counts_up_to_the_last_turn_that_left_nothing(coordinator: Coordinator) -> None:
