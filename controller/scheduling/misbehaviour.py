@@ -111,6 +111,8 @@ class Misbehaviour:
         self.crossed: dict[Hashable, Crossed] = {}
         """By link."""
         self._hosts: dict[int, dict[str, _Verdict]] = {}
+        self._away: dict[int, tuple[int, dict[str, _Verdict]]] = {}
+        """Of hosts that left: for how many windows they have been away, and what there was against them."""
         self._links: dict[Hashable, _Verdict] = {}
 
     def window(
@@ -118,6 +120,8 @@ class Misbehaviour:
     ) -> list[Finding]:
         """Another window: of every host that was regulated in all of it, and of every link that was contended in all of it."""
         found: list[Finding] = []
+        away = ((node, windows + 1, verdicts) for node, (windows, verdicts) in self._away.items())
+        self._away = {node: (windows, verdicts) for node, windows, verdicts in away if windows < CLEAR}
         for node, host in hosts.items():
             verdicts = self._hosts.setdefault(node, {"outside": _Verdict(), "unused": _Verdict()})
             for charge, line in (("outside", _outside(host, window_ns)), ("unused", _unused(host, window_ns, verdicts))):
@@ -145,8 +149,14 @@ class Misbehaviour:
         return frozenset(node for node in self._hosts if self.lines(node))
 
     def left(self, node: int) -> None:
-        """Forgets a host that left, with the windows before."""
-        self._hosts.pop(node, None)
+        """A host left. What there was against it is forgotten after `CLEAR` windows: to leave and come back helps nobody."""
+        if (verdicts := self._hosts.pop(node, None)) is not None:
+            self._away[node] = 0, verdicts
+
+    def came(self, node: int) -> None:
+        """A host is a member, maybe again."""
+        if (before := self._away.pop(node, None)) is not None:
+            self._hosts[node] = before[1]
 
     def keep_links(self, links: Iterable[Hashable]) -> None:
         """Forgets verdicts on all other links, which are contended no more; the bytes that crossed them stay counted."""

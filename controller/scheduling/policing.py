@@ -93,6 +93,12 @@ class Policing(Part):
         if suspects:
             self._at(now_ns + PERIOD_NS, self.advance)
 
+    def joined(self, node: int) -> None:
+        self.misbehaviour.came(node)
+        if not self._advancing and self.misbehaviour.suspects():
+            self._advancing = True
+            self._at(0, self.advance)
+
     def left(self, node: int, now_ns: int) -> None:
         for pair in [pair for pair in self._sent if node in pair]:
             del self._sent[pair]

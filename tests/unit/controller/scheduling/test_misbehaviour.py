@@ -179,11 +179,26 @@ class TestHosts:
         judge(misbehaviour, host(0.01, 0.01), CLEAR)
         assert misbehaviour.suspects() == frozenset()
 
-    def test_who_left_is_forgotten(self) -> None:
+    def test_who_left_is_forgotten_after_a_while(self) -> None:
         misbehaviour = Misbehaviour()
         judge(misbehaviour, host(0.0, 0.2), AFTER)
         misbehaviour.left(16)
         assert misbehaviour.suspects() == frozenset()
+        misbehaviour.came(16)
+        assert misbehaviour.suspects() == {16}
+        misbehaviour.left(16)
+        for _ in range(CLEAR):
+            misbehaviour.window({}, {}, SECOND)
+        misbehaviour.came(16)
+        assert misbehaviour.suspects() == frozenset()
+
+    def test_nobody_escapes_the_verdict_by_leaving_and_coming_back_before_it(self) -> None:
+        misbehaviour = Misbehaviour()
+        for _ in range(AFTER):
+            judge(misbehaviour, host(0.0, 0.2))
+            misbehaviour.left(16)
+            misbehaviour.came(16)
+        assert misbehaviour.suspects() == {16}
 
 
 class TestBypass:

@@ -160,6 +160,19 @@ def test_nothing_wakes_the_coordinator_while_nobody_is_a_suspect() -> None:
     assert not world.timers
 
 
+def test_a_suspect_that_leaves_and_comes_back_is_one_still() -> None:
+    world = World()
+    for _ in range(4):
+        world.second({16: 48, 17: 48}, {"h1": 0, "h2": 48})
+    world.policing.left(16, world.now_ns)
+    world.timers.run(world.now_ns + PERIOD_NS)
+    assert not world.timers
+    world.policing.joined(16)
+    shut = (world.now_ns // CYCLE_NS + 1) * CYCLE_NS + OPEN_NS
+    world.timers.run(shut)
+    assert not world.granting.trusts(16) and world.granting.trusts(17)
+
+
 def test_a_suspect_is_believed_for_a_fifth_of_the_time_and_the_others_always() -> None:
     world = World()
     for _ in range(4):
