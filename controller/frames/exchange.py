@@ -42,6 +42,8 @@ class Exchange(Part):
         self._members = members
         self._keys = keys
         self._known: dict[int, _Known] = {}
+        self._former: dict[int, Speaker] = {}
+        """Of members that were forgotten: as whom they spoke. What the library has proven before may still wait for Python."""
         self.descriptors = link.fileno(), link.deferred_fileno()
         """Of the main socket, and of that of the deferred frames."""
         link.stamp()
@@ -100,9 +102,9 @@ class Exchange(Part):
         self._guard.replace_window(speaker, LentWindow(peer, self.lock, lambda: self.forget(node)))
 
     def speaker(self, node: int) -> Speaker | None:
-        """Whose frames the library takes as this node's; None: it takes none."""
+        """Whose frames the library takes as this member's, or took last; None: it took none."""
         known = self._known.get(node)
-        return None if known is None else known.speaker
+        return self._former.get(node) if known is None else known.speaker
 
     def has_newer(self, node: int, sequence: int) -> bool:
         """Whether the library has taken a BACKLOG or YIELD of this node that is later than the frame of this number."""
@@ -113,6 +115,7 @@ class Exchange(Part):
         """Has all frames of this node judged by the guard."""
         if (known := self._known.pop(node, None)) is None:
             return
+        self._former[node] = known.speaker
         with self.lock:
             self._frames.forget(node)
             peer = known.member.figures
@@ -132,3 +135,4 @@ class Exchange(Part):
         with self.lock:
             self.forget(node)
             self._frames.left(node)
+        self._former.pop(node, None)

@@ -344,6 +344,27 @@ def test_a_backlog_that_waited_for_python_is_dropped_when_the_loop_has_heard_sin
         assert handled == []
 
 
+@pytest.mark.parametrize("why", ["distrusted", "other keys"])
+def test_a_proven_report_that_waits_for_python_counts_if_its_sender_is_forgotten_meanwhile(why: str) -> None:
+    """Its number is spent: judged anew it would be a replay."""
+    with looped("timeslice") as leader:
+        leader.learn()
+        coordinator = leader.coordinator
+        guard, exchange = coordinator.guard, coordinator.exchange
+        member = coordinator.members.get(FIRST_NODE)
+        assert exchange is not None and member is not None
+        before = guard.accepted, dict(guard.refused)
+        leader.say(Report(50_000_000, 0, 1, (), ((7, 9),), 1), 1)
+        wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
+        if why == "distrusted":
+            coordinator.granting.distrust(frozenset({FIRST_NODE}), leader.now())
+        else:
+            coordinator.keys.changed(member.mac)
+        assert FIRST_NODE not in leader.known()
+        leader.heard()
+        assert (guard.accepted, dict(guard.refused)) == (before[0] + 1, before[1]) and member.refused == {7: 9}
+
+
 def test_frames_that_python_has_no_time_for_are_lost_and_counted_and_the_others_taken() -> None:
     with looped("free") as leader:
         leader.learn()
