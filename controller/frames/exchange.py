@@ -111,6 +111,11 @@ class Exchange(Part):
         peer = self._frames.knows(node)
         return peer is not None and peer.queue_sequence > sequence
 
+    def has_later(self, node: int, then_ns: int) -> bool:
+        """Whether the library has taken a BACKLOG of this node in a later batch than that of this time."""
+        peer = self._frames.knows(node)
+        return peer is not None and peer.backlog_ns > then_ns
+
     def forget(self, node: int) -> None:
         """Has all frames of this node judged by the guard."""
         if (known := self._known.pop(node, None)) is None:

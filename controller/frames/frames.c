@@ -65,7 +65,7 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
     struct peer *peer = &f->peers[node];
     memcpy(peer->mac, mac, 6);
     if (memcmp(peer->enrolment, enrolment, ENROLMENT))
-        peer->queue_sequence = 0;
+        peer->queue_sequence = peer->backlog_ns = 0;
     memcpy(peer->enrolment, enrolment, ENROLMENT);
     blake2s_keyed(peer->to_leader, to_leader, person);
     blake2s_keyed(peer->from_leader, from_leader, person);

@@ -154,8 +154,10 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
         gave_back(f, peer, node, body, now_ns);
     else if (kind == PING)
         answer(f, fd, peer, body, stamp_of(in, at));
-    else
+    else {
+        peer->backlog_ns = now_ns;
         waits(f, node, body, length);
+    }
     return TAKEN;
 }
 

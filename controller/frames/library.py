@@ -22,6 +22,7 @@ class Peer(ctypes.Structure):
     _fields_ = (
         ("highest", U64), ("_seen", U64), ("queue_sequence", U64), ("last_heard_ns", I64), ("slots", I64),
         ("acknowledged", I64), ("late", I64), ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64), ("told_ns", I64),
+        ("backlog_ns", I64),
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
     )  # fmt: skip

@@ -15,6 +15,7 @@ struct peer {
     uint64_t queue_sequence; /* of the last BACKLOG or YIELD that was taken here, under this enrolment */
     int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
     int64_t told_ns; /* the delay that the policy knows; NEVER: none */
+    int64_t backlog_ns; /* the time of the batch with the last BACKLOG that was taken here, under this enrolment */
     uint32_t to_leader[8], from_leader[8];
     uint8_t enrolment[ENROLMENT], mac[6];
     uint8_t known, kinds;    /* `kinds` of messages were taken in batch number `batch` */

@@ -28,6 +28,8 @@ class Exchange(Protocol):
 
     def forget(self, node: int) -> None: ...
 
+    def has_later(self, node: int, then_ns: int) -> bool: ...
+
 
 class Directing:
     """Sends what a plan says, by the exchange or one by one.

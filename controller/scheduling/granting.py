@@ -216,7 +216,8 @@ class Granting(Part):
         self._note(batch, now_ns)
         if self._looped is not None and self._loop is not None:
             if now_ns <= self._informed_ns:
-                self._inform(batch, now_ns)
+                with self._loop.lock:
+                    self._inform(self._newest(batch, now_ns), now_ns)
             if len(batch.yields):
                 self._looped.meet(*still_waiting(batch.yields))
             if len(batch.nodes):
@@ -271,6 +272,19 @@ class Granting(Part):
                 self._telemetry.backlog(node, member.backlog, now_ns)
             else:
                 self._telemetry.leave_waiting(node)
+
+    def _newest(self, batch: Batch, now_ns: int) -> Batch:
+        """A batch of this time without the backlogs of those of whom the loop has heard a later one since."""
+        exchange = self._exchange
+        nodes = batch.nodes.tolist()
+        kept = [at for at, node in enumerate(nodes) if exchange is None or not exchange.has_later(node, now_ns)]
+        if len(kept) == len(nodes):
+            return batch
+        rows = [batch.destinations[batch.offsets[at] : batch.offsets[at + 1]] for at in kept]
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
+        return batch._replace(
+            nodes=batch.nodes[kept], offsets=offsets, destinations=np.concatenate([batch.destinations[:0], *rows])
+        )
 
     def _inform(self, batch: Batch, now_ns: int) -> None:
         """Tells the policy what members said."""

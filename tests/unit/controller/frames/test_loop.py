@@ -301,6 +301,23 @@ def test_a_backlog_that_waited_for_python_does_not_replace_a_later_one() -> None
         assert member is not None and member.backlog == {LAST: 222}
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_fresh_policy_keeps_what_the_loop_has_heard_last_whatever_python_has_still_to_tell_it(policy: str) -> None:
+    """Slots are made longer under load, when Python is behind: what it tells may be older than what the core knows."""
+    with looped(policy) as leader:
+        leader.learn()
+        exchange = leader.coordinator.exchange
+        assert exchange is not None
+        for waiting in ((), ((LAST, 10**6, 0),)):
+            leader.say(Backlog(leader._number, 0, 1, waiting), 1)
+            wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
+            if not waiting:
+                leader.coordinator.policy.lengthen(2, leader.now())
+        leader.heard()
+        before = len(leader.grants(1))
+        wait_for(lambda: leader.turn() or len(leader.grants(1)) > before)
+
+
 URGENT = [Backlog(7, 0, 1, ((LAST, 111, 50),))]
 LONG = paginate(Backlog(7, 0, 1, tuple((FIRST_NODE + 1 + at, 111, 0) for at in range(80))))
 LATER = [Ping(1), Ack(1, LAST, 0, 0), Report(50_000_000, 0, 1, (), (), 1)]
