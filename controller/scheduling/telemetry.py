@@ -149,8 +149,11 @@ class Telemetry(Part, SlotListener):
         self._since.pop(node, None)
 
     def left(self, node: int, now_ns: int) -> None:
-        self._since.pop(node, None)
-        self.waiting_us.pop(node, None)
+        """Forgets a member, and what waited for it elsewhere: ids are given to one host after the other."""
+        for of_nodes in (self._since, self.waiting_us):
+            of_nodes.pop(node, None)
+            for of_node in of_nodes.values():
+                of_node.pop(node, None)
 
     # -- for the store --------------------------------------------------------------------------------------------------
 

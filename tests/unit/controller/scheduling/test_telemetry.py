@@ -142,6 +142,15 @@ class TestTimes:
         telemetry.left(NODE, 11 * MS)
         assert telemetry.waiting_us == {}
 
+    def test_a_destination_that_left_is_in_no_members_document(self, telemetry: Telemetry) -> None:
+        """Hosts come and go, and each is another id: a member that stays would be told of thousands."""
+        telemetry.backlog(NODE, {TO: 9_000}, 4 * MS)
+        telemetry.granted(slot(1), 12 * MS, 9 * MS)
+        telemetry.opened(1, 10 * MS, late=False)
+        assert telemetry.of_member(NODE)["waiting_us"] == {TO: 6_000}
+        telemetry.left(TO, 11 * MS)
+        assert telemetry.of_member(NODE) == {"waiting_us": {}} and not telemetry._since[NODE]
+
     def test_bytes_are_told_apart_by_permission(self, bridge: Bridge, telemetry: Telemetry) -> None:
         telemetry.reported(NODE, {17: 10, 18: 5}, frozenset({17}))
         telemetry.summary(0)
