@@ -15,7 +15,7 @@ from controller.policies.ledger import Booking, Resource
 from controller.policies.order import park
 from controller.policies.pairs import Pair
 
-FORWARD_AT_ONCE, GRANTS_AT_ONCE, ATTEMPTS_AT_ONCE = 64, 64, 512
+FORWARD_AT_ONCE, GRANTS_AT_ONCE, ATTEMPTS_AT_ONCE = 64, 192, 256
 """Slots that one plan tries to let begin earlier; slots, and attempts to grant one, after which it stops."""
 
 
@@ -32,6 +32,8 @@ class Slots:
         """The same for slots whose end is foreseen and not reached."""
         self.freed: dict[Resource[Pair], None] = {}
         """The resources of which a booking ended since a selection looked last, or that carry more or less since."""
+        self.vacated: dict[Resource[Pair], None] = {}
+        """Those of which a booking ended before its time, or that carry more or less: slots may begin earlier there."""
         self.new = Resource[Pair](sys.maxsize)
         """Where pairs wait that have just begun to, had a slot, or have another path: it has room for all."""
         self._granted: dict[int, Slot] = {}
@@ -85,7 +87,8 @@ class Slots:
             self._free(booking)
 
     def bring_forward(self, now_ns: int) -> None:
-        """Lets slots that have not begun begin earlier where room was freed, the earliest first, `FORWARD_AT_ONCE` at most."""
+        """Lets slots that have not begun begin earlier where there is room before its time, the earliest first,
+        `FORWARD_AT_ONCE` at most."""
         ahead: list[tuple[int, int, Booking[Pair]]] = []
         seen: set[int] = set()
 
@@ -96,7 +99,8 @@ class Slots:
                         seen.add(booking.number)
                         heapq.heappush(ahead, (booking.start_ns, booking.number, booking))
 
-        collect(self.freed)
+        collect(self.vacated)
+        self.vacated.clear()
         tries = FORWARD_AT_ONCE
         while ahead and tries:
             tries -= 1
@@ -131,12 +135,19 @@ class Slots:
         if pair.booking is booking:
             pair.booking = None
         del self._held[booking.number]
+        self.vacated.update((resource, None) for resource, _ in booking.takes)
         self._free(booking)
 
     def revoke(self, booking: Booking[Pair]) -> None:
         """Drops a booking, and has its slot revoked at the host."""
         self._revoked.append(self._held[booking.number][1])
         self.drop(booking)
+
+    def recharge(self, resources: Iterable[Resource[Pair]]) -> None:
+        """Notes that these carry more or less."""
+        recharged = dict.fromkeys(resources)
+        self.vacated.update(recharged)
+        self.free(recharged)
 
     def _free(self, booking: Booking[Pair]) -> None:
         self.free(resource for resource, _ in booking.takes)

@@ -172,7 +172,7 @@ class Timeslice(Policy):
         for booking in held:
             booking.remove()
         self._slots.book_again(held)
-        self._slots.free(changed)
+        self._slots.recharge(changed)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated."""
@@ -265,9 +265,8 @@ class Timeslice(Policy):
         self._tries, self._left = ATTEMPTS_AT_ONCE, self._at_once
         self._slots.advance(now_ns)
         instant_ns = now_ns
-        if self._slots.freed:
-            self._slots.bring_forward(now_ns)
-        elif self._attempts or self._oldest:
+        self._slots.bring_forward(now_ns)
+        if not self._slots.freed and (self._attempts or self._oldest):
             instant_ns = max(now_ns, self._instant_ns)
         while True:
             self._slots.foresee(instant_ns)
@@ -347,6 +346,7 @@ class Timeslice(Policy):
 
     def _end_selection(self) -> None:
         self._slots.freed.clear()
+        self._slots.vacated.clear()
         self._attempts.clear()
         self._first.clear()
         self._oldest.clear()

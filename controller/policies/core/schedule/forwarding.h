@@ -1,4 +1,4 @@
-/* This file lets slots begin earlier where room was freed. A part of schedule.c. */
+/* This file lets slots begin earlier where others ended before their time. A part of schedule.c. */
 #pragma once
 #include "slots.h"
 
@@ -15,12 +15,14 @@ static void collect_ahead(struct core *core, uint32_t number)
 	}
 }
 
-/* Lets slots that have not begun begin earlier where room was freed, the earliest slot first; FORWARD_AT_ONCE are tried at most. */
+/* Lets slots that have not begun begin earlier where there is room before its time, the earliest slot first; FORWARD_AT_ONCE are
+ * tried at most. */
 static void bring_forward(struct core *core)
 {
 	core->forwarding++;
-	for (uint32_t one = 0; one < core->freed_count; one++)
-		collect_ahead(core, core->freed[one]);
+	for (uint32_t one = 0; one < core->vacated_count; one++)
+		collect_ahead(core, core->vacated[one]);
+	forget_vacated(core);
 	for (uint32_t tries = FORWARD_AT_ONCE; core->ahead.count && tries; tries--) {
 		struct due due = dues_pop(&core->ahead);
 		struct booking *booking = &core->bookings[due.booking];

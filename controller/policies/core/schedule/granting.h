@@ -2,12 +2,29 @@
 #pragma once
 #include "slots.h"
 
+/* Fetches what an attempt reads of a pair's resources, and what a booking changes. */
+static void fetch_resources(struct core *core, const struct pair *pair)
+{
+	for (uint32_t take = 0; take <= pair->links; take++)
+		__builtin_prefetch(resource_at(core, pair, take), 1);
+}
+
+static void fetch_bookings(struct core *core, const struct pair *pair)
+{
+	for (uint32_t take = 0; take <= pair->links; take++) {
+		const struct resource *resource = resource_at(core, pair, take);
+		__builtin_prefetch(resource->points, 1);
+		__builtin_prefetch(&resource->spans[resource->count], 1);
+	}
+}
+
 static void grant(struct core *core, uint32_t number, int64_t start)
 {
 	uint32_t at = new_booking(core);
 	struct pair *pair = &core->pairs[number];
 	struct booking *booking = &core->bookings[at];
 	int64_t end = start + pair->length, reserved = pair->full;
+	fetch_bookings(core, pair);
 	if (pair->need < reserved)
 		for (uint32_t take = 0; take < pair->links; take++) {
 			struct resource *link = resource_at(core, pair, take);
@@ -64,6 +81,7 @@ static void attempt(struct core *core, uint32_t number, int64_t instant)
 {
 	struct pair *pair = &core->pairs[number];
 	int64_t next;
+	fetch_resources(core, pair);
 	core->tries--;
 	pair->entered = false;
 	instant = most(instant, core->now + core->nodes[pair->node].delay);

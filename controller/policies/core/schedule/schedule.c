@@ -20,9 +20,8 @@ void core_plan(struct core *core, int64_t now, int64_t horizon, struct counts *c
 	advance(core, now);
 	if (!core->rewiring) {
 		int64_t instant = now;
-		if (core->freed_count)
-			bring_forward(core);
-		else if (core->attempts.count || core->oldest_done < core->oldest_count)
+		bring_forward(core);
+		if (!core->freed_count && (core->attempts.count || core->oldest_done < core->oldest_count))
 			instant = most(now, core->instant);
 		do {
 			foresee(core, instant);
@@ -98,7 +97,7 @@ void core_free(struct core *core)
 	weights_free(&core->weights);
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
-		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->oldest,
+		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->vacated, core->oldest,
 		core->attempts.items, core->ahead.items, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};

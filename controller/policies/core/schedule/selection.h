@@ -20,12 +20,44 @@ static void queue(struct core *core, uint32_t number)
 	attempts_push(&core->attempts, (struct attempt){*first, line->of, number});
 }
 
+/* Fetches what is read of the resources that were freed, each in steps, since each says where the next one is. */
+static void fetch_freed(const struct core *core, uint32_t at)
+{
+	if (at + 4 * AHEAD < core->freed_count)
+		__builtin_prefetch(&core->resources[core->freed[at + 4 * AHEAD]], 1);
+	if (at + 3 * AHEAD < core->freed_count) {
+		uint32_t line = core->resources[core->freed[at + 3 * AHEAD]].lines;
+		if (line != NONE)
+			__builtin_prefetch(&core->lines[line], 1);
+	}
+	if (at + 2 * AHEAD < core->freed_count) {
+		uint32_t line = core->resources[core->freed[at + 2 * AHEAD]].lines;
+		if (line != NONE)
+			__builtin_prefetch(core->lines[line].heap.items);
+	}
+	if (at + AHEAD < core->freed_count) {
+		uint32_t line = core->resources[core->freed[at + AHEAD]].lines;
+		if (line != NONE && core->lines[line].heap.count)
+			__builtin_prefetch(&core->pairs[core->lines[line].heap.items[0].pair]);
+	}
+}
+
+/* Fetches the pairs of which one is tried next, and of which one is the next in a line. */
+static void fetch_next(const struct core *core, const struct line *line)
+{
+	if (core->attempts.count)
+		fetch_pair(core, core->attempts.items[0].entry.pair);
+	for (uint32_t at = 1; at <= 2 && at < line->heap.count; at++)
+		__builtin_prefetch(&core->pairs[line->heap.items[at].pair]);
+}
+
 /* Has the first of each line tried that has room now, and notes who waited longest for each resource that was freed. */
 static void take_freed(struct core *core)
 {
 	if (core->freed_count && core->oldest_done == core->oldest_count)
 		core->begun = core->now;
 	for (uint32_t one = 0; one < core->freed_count; one++) {
+		fetch_freed(core, one);
 		struct resource *resource = &core->resources[core->freed[one]];
 		struct entry eldest = {.pair = NONE};
 		for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next) {
@@ -86,6 +118,7 @@ static void select_pairs(struct core *core, int64_t instant)
 		if (line->first != next.entry.pair || line->first_stamp != next.entry.stamp) /* out of date */
 			continue;
 		line->first = NONE;
+		fetch_next(core, line);
 		if (pair->entered && pair->stamp == next.entry.stamp && pair->wanted && line_has_room(core, line)) {
 			bool is_new = line->resource == NEW;
 			attempt(core, next.entry.pair, instant);

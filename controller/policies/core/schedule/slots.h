@@ -10,6 +10,22 @@ static void end_round(struct core *core)
 	core->round++;
 }
 
+static void note_vacated(struct core *core, uint32_t resource)
+{
+	if (core->resources[resource].vacated)
+		return;
+	core->resources[resource].vacated = true;
+	GROW(core->vacated, core->vacated_room, core->vacated_count + 1);
+	core->vacated[core->vacated_count++] = resource;
+}
+
+static void forget_vacated(struct core *core)
+{
+	for (uint32_t one = 0; one < core->vacated_count; one++)
+		core->resources[core->vacated[one]].vacated = false;
+	core->vacated_count = 0;
+}
+
 static void forget_freed(struct core *core)
 {
 	for (uint32_t one = 0; one < core->freed_count; one++)
@@ -87,6 +103,9 @@ static void drop(struct core *core, uint32_t at)
 	unbook(core, at);
 	if (pair->booking == at)
 		pair->booking = NONE;
+	for (uint32_t take = 0; take < pair->links; take++)
+		note_vacated(core, core->links[(size_t)booking->pair * core->links_most + take]);
+	note_vacated(core, core->nodes[pair->node].resource);
 	free_resources(core, booking);
 	forget_booking(core, at);
 }
@@ -114,6 +133,14 @@ static int64_t next_end(struct core *core)
 
 enum { AHEAD = 4 };
 
+static void fetch_pair(const struct core *core, uint32_t number)
+{
+	const struct pair *pair = &core->pairs[number];
+	for (uint32_t line = 0; line < 3; line++)
+		__builtin_prefetch((const char *)pair + line * LINE, 1);
+	__builtin_prefetch(&core->links[(size_t)number * core->links_most]);
+}
+
 /* Fetches what will be needed of the next bookings of a list, each in steps, since each line says where the next one is. */
 static void fetch(struct core *core, const struct due *list, uint32_t at, uint32_t count)
 {
@@ -123,10 +150,7 @@ static void fetch(struct core *core, const struct due *list, uint32_t at, uint32
 		__builtin_prefetch((const char *)booking + LINE, 1);
 	}
 	if (at + 2 * AHEAD < count) {
-		const struct pair *pair = &core->pairs[core->bookings[list[at + 2 * AHEAD].booking].pair];
-		for (uint32_t line = 0; line < 3; line++)
-			__builtin_prefetch((const char *)pair + line * LINE, 1);
-		__builtin_prefetch(&core->links[(size_t)(pair - core->pairs) * core->links_most]);
+		fetch_pair(core, core->bookings[list[at + 2 * AHEAD].booking].pair);
 	}
 	for (uint32_t near = 1; near <= 2; near++) {
 		if (at + near * AHEAD / 2 >= count)

@@ -249,7 +249,7 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
     dice, both = Random(seed), (Timeslice(), CompiledTimeslice())
     nodes = range(FIRST, FIRST + 800)
     for network in (racks(10, 80), racks(10, 80), racks(20, 40)):
-        backlogs = {node: dict.fromkeys(dice.sample(nodes, 2), 5000) for node in dice.sample(nodes, 500)}
+        backlogs = {node: dict.fromkeys(dice.sample(nodes, 4), 5000) for node in dice.sample(nodes, 500)}
         deadlines = {node: {min(backlogs[node]): 3000} for node in dice.sample(sorted(backlogs), 50)}
         said = []
         for policy in both:
