@@ -251,9 +251,18 @@ def _guests(agent: Agent, priorities: Priorities, addresses: Addresses) -> Guest
 
 
 def write_statistics(path: Path, counters: Counters, weekly: WeekCounters) -> None:
-    """Writes counts and the newest latency samples (ns) to `path`, whole or not at all; those of weeks under "weekly"."""
+    """Writes counts and the newest latency samples (ns) to `path`, whole or not at all; those of weeks under "weekly". A device
+    or a pipe stays what it is."""
     record = {name: getattr(counters, name) for name in Counters.__slots__}
     record["weekly"] = dataclasses.asdict(weekly)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(record))
-    temporary.replace(path)
+    if path.exists() and not path.is_file():
+        path.write_text(json.dumps(record))
+        return
+    target = path.resolve()
+    temporary = target.with_name(f"{target.name}.new")  # for host.json not host.new, which is the host's next key
+    try:
+        temporary.write_text(json.dumps(record))
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

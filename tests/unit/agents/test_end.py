@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 
 from agents import run
 from agents.config import AgentConfig
+from agents.host_control.week_schedule import WeekCounters
+from agents.permission.counters import Counters
 from protocol.keys import host_file
 
 
@@ -81,3 +84,40 @@ def test_a_refusal_at_the_start_is_one_line_with_the_remedy(
     monkeypatch.setattr(run, "Host", refused)
     assert run.run(AgentConfig("eth0", 10**9, Path("h1.host"))) == 1 and not ended
     assert capsys.readouterr().err == f"baton agent: interface eth0: {os.strerror(error)}; {remedy}\n"
+
+
+class TestStatistics:
+    """The file of `--statistics`, which root writes at the end."""
+
+    @staticmethod
+    def write(path: Path) -> None:
+        run.write_statistics(path, Counters(), WeekCounters())
+
+    def test_it_is_replaced_and_no_other_file_is_touched(self, tmp_path: Path) -> None:
+        """host.new beside host.json: the host's next key."""
+        (tmp_path / "host.json").write_text("old")
+        (tmp_path / "host.new").write_text("the next key")
+        self.write(tmp_path / "host.json")
+        assert "weekly" in json.loads((tmp_path / "host.json").read_text())
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["host.json", "host.new"]
+        assert (tmp_path / "host.new").read_text() == "the next key"
+
+    def test_a_pipe_or_a_device_stays_what_it_is(self, tmp_path: Path) -> None:
+        """`--statistics /dev/null` as root made a file of the machine's device."""
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self.write(pipe)
+            assert pipe.is_fifo() and "weekly" in json.loads(os.read(reading, 1 << 16))
+        finally:
+            os.close(reading)
+
+    def test_where_it_cannot_be_put_nothing_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(_: Path, __: Path) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            self.write(tmp_path / "counters.json")
+        assert not list(tmp_path.iterdir())
