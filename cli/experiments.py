@@ -38,7 +38,7 @@ def require_root(message: str = NEEDS_ROOT) -> None:
 
 def enter_box() -> None:
     """Runs this same command again inside the sandbox (emulation/box.py), unless it runs there already. Inside, SIGTERM ends it
-    as Ctrl-C does: what it made is removed, temporary keys among it."""
+    as Ctrl-C does, and so does a terminal that is closed: what it made is removed, temporary keys among it."""
     from emulation import box
 
     if not box.inside():
@@ -47,16 +47,22 @@ def enter_box() -> None:
 
 
 def end_on_sigterm() -> None:
-    """Has SIGTERM end this process as Ctrl-C does. A process that a library forks from it ends at once, without undoing what is
-    its parent's: pyroute2 forks and ends one for each socket in another network namespace."""
-    owner = os.getpid()
+    """Has SIGTERM, and SIGHUP if `nohup` did not have it ignored, end this process as Ctrl-C does. A second one, as when a box
+    hands on what its whole group has got, does not end the ending. A process that a library forks from it ends at once, without
+    undoing what is its parent's: pyroute2 forks and ends one for each socket in another network namespace."""
+    owner, ending = os.getpid(), False
 
     def end(number: int, _: object) -> None:
+        nonlocal ending
         if os.getpid() != owner:
             os._exit(128 + number)
-        sys.exit(128 + number)
+        if not ending:
+            ending = True
+            sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, end)
 
 
 def make_console() -> Console:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def run(argv: Sequence[str], *, readable: bool = False) -> int:
     sys.stdout.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     try:
-        unshare = os.posix_spawnp(command[0], command, os.environ, setsigmask=before)
+        # unshare lives on when a terminal closes: the box would be killed with it, before its command has put anything back.
+        unshare = os.posix_spawnp(command[0], command, os.environ, setsigmask={*before, signal.SIGHUP})
         return _wait(unshare, lambda number: _signal_init(unshare, number), reap=unshare)
     finally:
         if terminal is not None:
@@ -77,8 +79,9 @@ def _take_back(settings: list[Any]) -> None:
     """Takes the terminal back, which a shell in the box made its own, and resets it, since a killed program may leave it
     raw."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # or a background process would stop here
-    os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
+    with suppress(OSError, termios.error):  # it was closed
+        os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 def _wait(child: int, forward: Callable[[int], None], reap: int) -> int:
@@ -103,7 +106,7 @@ def _wait(child: int, forward: Callable[[int], None], reap: int) -> int:
 
 
 def _signal_init(unshare: int, number: int) -> None:
-    # unshare itself blocks SIGTERM and SIGINT; its only child is PID 1 of the box.
+    # unshare itself blocks SIGTERM and SIGINT, and has SIGHUP blocked; its only child is PID 1 of the box.
     for child in Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split():
         os.kill(int(child), number)
 

@@ -99,6 +99,16 @@ def test_sigterm_reaches_the_command_which_ends_in_order() -> None:
     assert box.returncode == 3
 
 
+def test_a_closed_terminal_s_sighup_to_the_whole_group_lets_the_command_end_in_order() -> None:
+    script = "trap 'sleep 0.3; echo cleaned; exit 3' HUP; echo up; while :; do sleep 0.05; done"
+    box = subprocess.Popen([*SHELL, script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert box.stdout is not None
+    assert box.stdout.readline() == "up\n"
+    os.killpg(box.pid, signal.SIGHUP)
+    assert "cleaned\n" in box.communicate(timeout=10)[0]
+    assert box.returncode == 3
+
+
 def test_ctrl_c_on_the_terminal_ends_the_command_in_order_and_leaves_the_terminal_as_it_was() -> None:
     program = (
         "import sys, time, tty\n"

@@ -24,7 +24,7 @@ from bench.figures.runner import Progress, Runner, State, read_state
 from bench.figures.summary import markdown
 from bench.karuna import FIGURES as KARUNA
 from bench.xco import FIGURES as XCO
-from cli.bench.figures import left
+from cli.bench.figures import _measure, left
 from cli.main import main
 from emulation.measuring.confidence import judge
 from emulation.measuring.fidelity import Fidelity
@@ -201,6 +201,24 @@ class TestRunner:
             runner.run(tell, lambda entry, state: None)
         assert time.monotonic() - begun < 20
         assert read_state(tmp_path / "good").status == "done" and read_state(tmp_path / "hangs").status == "missing"
+
+    def test_a_closed_terminal_is_an_interrupt(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The figures run in sessions of their own: nothing else would end them."""
+
+        def run(*_: object) -> dict[str, State]:
+            assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL  # it would end this test, too
+            signal.raise_signal(signal.SIGHUP)
+            return {}
+
+        before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+        monkeypatch.setattr("emulation.virtual.kernel.find", lambda: tmp_path)
+        monkeypatch.setattr(Runner, "run", run)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                _measure([an_entry("a")], tmp_path, 1, False)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     @pytest.mark.parametrize(("again", "key"), [(True, "key"), (False, "of older code")])
     def test_an_interrupt_keeps_what_an_earlier_run_has_measured_of_the_figure(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,19 +62,39 @@ class TestOtherExperiments:
         assert any(f"and {2 * 9 - MOST_REASONS} more" in line for line in lines)
 
 
-def test_sigterm_ends_an_experiment_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So what it made is removed: a master key in a temporary directory, say."""
+@pytest.fixture
+def kept_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("kept_signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_sigterm_and_a_closed_terminal_end_an_experiment_as_ctrl_c_does(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """So what it made is removed: a master key in a temporary directory, say. A second signal does not disturb that."""
     monkeypatch.setattr("emulation.box.inside", lambda: True)
-    before, cleaned = signal.getsignal(signal.SIGTERM), False
+    enter_box()
+    assert callable(signal.getsignal(number))
+    cleaned = False
     try:
-        enter_box()
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except SystemExit as end:
-            cleaned = end.code == 128 + signal.SIGTERM
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.raise_signal(number)
+    except SystemExit as end:
+        signal.raise_signal(number)
+        cleaned = end.code == 128 + number
     assert cleaned
+
+
+@pytest.mark.usefixtures("kept_signals")
+def test_with_nohup_an_experiment_outlives_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emulation.box.inside", lambda: True)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    enter_box()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 FORKING = """
