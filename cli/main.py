@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import click
@@ -55,15 +57,34 @@ COMMANDS = {
 }
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """A mistake in the command line is one line that names it, without click's lines on how to call the command."""
+    """A mistake in the command line is one line that names it, without click's lines on how to call the command. So is a full
+    disk, to which a command's output may be going."""
     try:
         yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        _give_up_output()
+        place = "the output" if error.filename is None else os.fsdecode(error.filename)
+        raise click.ClickException(f"{place}: {error.strerror}; make room, or write it elsewhere") from None
     except click.UsageError as error:
         if "\n" not in error.message:  # not the help of a group that was called without a command
             error.ctx = None
         raise
+
+
+def _give_up_output() -> None:
+    """Closes standard output if it takes no more: else Python would try once more at its end, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            sys.stdout.close()
 
 
 class LazyGroup(click.Group):

@@ -48,4 +48,5 @@ def _show(file: Path, rows: list[dict[str, object]]) -> None:
     )
     for row in rows:
         table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    Console(width=None if sys.stdout.isatty() else 160, markup=False).print(table)
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it is closed
+    Console(width=None if on_terminal else 160, markup=False).print(table)

@@ -56,6 +56,26 @@ class TestHelp:
         assert code == 2 and "No such command" in text
 
 
+class TestOutput:
+    """Where a command prints to may be full, or closed: one line, and no success."""
+
+    @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    @pytest.mark.parametrize("words", [("--help",), ("bench", "figures", "--list"), ("check", "--json", "none")])
+    def test_a_full_disk_is_told_in_a_line(self, words: tuple[str, ...], unbuffered: str) -> None:
+        command = (sys.executable, "-m", "cli.main", *words)
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+        assert done.stderr == "Error: the output: No space left on device; make room, or write it elsewhere\n"
+        assert done.returncode == 1
+
+    def test_closed_output_is_no_error_of_its_own(self) -> None:
+        command = ("bash", "-c", 'exec "$@" >&-', "bash", sys.executable, "-m", "cli.main", "check", "none")
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "")
+
+
 class TestCheck:
     """`baton check` tells configurations and fabrics apart, and ends with 1 when something is to be
     mended."""
