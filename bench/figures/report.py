@@ -69,8 +69,12 @@ def write(entries: Sequence[Entry], results: Path, page: Path) -> list[Section]:
     text = template.render(sections=sections, counts=counts, commits=commits, finished=finished)
     page.parent.mkdir(parents=True, exist_ok=True)
     fresh = page.with_name(f"{page.name}.new")
-    fresh.write_text(text)
-    fresh.replace(page)
+    try:
+        fresh.write_text(text)
+        fresh.replace(page)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
     return sections
 
 

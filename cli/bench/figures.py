@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,13 +62,25 @@ def figures(
     try:
         failed = [] if only_report else _measure(entries, results, jobs, again)
     finally:
-        sections = report.write(ENTRIES, results, page)
+        with _told(page):
+            sections = report.write(ENTRIES, results, page)
         click.echo(f"written: {page}")
         if summary is not None:
-            summary.write_text(markdown(sections))
+            with _told(summary):
+                summary.write_text(markdown(sections))
             click.echo(f"written: {summary}")
     if failed:
         raise click.ClickException(f"{len(failed)} of {len(entries)} figures failed: {', '.join(failed)}")
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Ends the command with one line if this file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        says = f"{file} cannot be written: {error.strerror}; make room, and write it by the same command with --report"
+        raise click.ClickException(says) from None
 
 
 def _measure(entries: list[Any], results: Path, jobs: int, again: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,8 +192,12 @@ def _write(path: Path, text: str) -> None:
         if path.exists() and not path.read_text(encoding="utf-8").startswith(MARK):
             raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
         fresh = path.with_suffix(".new")
-        fresh.write_text(text, encoding="utf-8")
-        os.chmod(fresh, 0o644)  # noqa: PTH101 -- systemd's own units have this mode
-        fresh.replace(path)
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            os.chmod(fresh, 0o644)  # noqa: PTH101 -- systemd's own units have this mode
+            fresh.replace(path)
+        finally:
+            with suppress(OSError):
+                fresh.unlink()
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}; run as root, or give another --directory") from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
+import os
 import signal
 import sys
 import time
@@ -490,6 +492,21 @@ class TestSummary:
         file = tmp_path / "new" / "figures.md"
         found = CliRunner().invoke(main, ["bench", "figures", "--report", "--into", str(tmp_path), "--summary", str(file)])
         assert found.exit_code == 0 and file.read_text().startswith("# Published figures")
+
+    @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
+    def test_a_full_disk_is_told_in_one_line_that_names_the_file(self, tmp_path: Path) -> None:
+        words = ("bench", "figures", "--report", "--into", str(tmp_path))
+        found = CliRunner().invoke(main, [*words, "--summary", "/dev/full"])
+        assert found.exit_code == 1 and "Error: /dev/full cannot be written: No space left on device; make room" in found.output
+
+    def test_a_report_that_has_no_room_leaves_no_half_of_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "replace", full)
+        found = CliRunner().invoke(main, ["bench", "figures", "--report", "--into", str(tmp_path)])
+        assert found.exit_code == 1 and f"{tmp_path / 'report.html'} cannot be written: No space left" in found.output
+        assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 
     def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import errno
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -151,6 +153,15 @@ class TestTheCommand:
         assert done.exit_code == 1
         assert "was not made by this command; " in done.output
         assert path.read_text() == "[Service]\n"
+
+    def test_where_it_cannot_write_it_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "replace", full)
+        done = CliRunner().invoke(main, ["install-units", "--role", "controller", "--directory", str(tmp_path)])
+        assert done.exit_code == 1 and "No space left on device; " in done.output
+        assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
         ("words", "says"),
