@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -44,6 +45,8 @@ def add_user(name: str, password_stdin: bool, file: Path) -> None:
             password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
         except UnicodeDecodeError:
             raise click.ClickException("standard input: the password is not UTF-8 text; write it as such") from None
+    elif not _at_terminal():
+        raise click.UsageError("there is no terminal to ask for the password; give it on standard input, with --password-stdin")
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     with _accounts(file) as accounts:
@@ -120,6 +123,15 @@ def _accounts(file: Path) -> Iterator[Accounts]:
         yield Accounts(file)
     except AccountsError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _at_terminal() -> bool:
+    """Whether a password can be asked for without being shown: as getpass does, at this process's terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return sys.stdin is not None and sys.stdin.isatty()
+    return True
 
 
 def _seconds(text: str) -> int:

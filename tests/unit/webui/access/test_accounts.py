@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,13 @@ class TestTheCommands:
         words = ["user", "add", "ann", "--password-stdin", "--file", str(file)]
         done = CliRunner().invoke(main, words, input=b"\xff\xfe correct horse\n")
         assert done.exit_code == 1 and "UTF-8" in done.output and done.output.count("\n") == 1 and not file.exists()
+
+    def test_without_a_terminal_a_password_is_neither_asked_for_nor_shown(self, file: Path) -> None:
+        words = [sys.executable, "-m", "cli.main", "user", "add", "ann", "--file", str(file)]
+        given = f"{PASSWORD}\n{PASSWORD}\n"
+        done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, start_new_session=True)
+        assert done.returncode == 2 and done.stdout == "" and not file.exists()
+        assert "--password-stdin" in done.stderr and done.stderr.count("\n") == 1
 
     def test_a_password_may_end_as_lines_do_elsewhere(self, file: Path) -> None:
         assert run("user", "add", "ann", "--password-stdin", "--file", str(file), given=PASSWORD + "\r\n")[0] == 0
