@@ -120,6 +120,8 @@ def make_room(*files: Path | None) -> None:
             continue
         directory = file.absolute().parent
         problem = "" if not directory.is_dir() or os.access(directory, os.W_OK) else "permission denied"
+        if file.is_dir():  # an empty name, which click takes for a file's
+            problem = "it is a directory"
         try:
             directory.mkdir(parents=True, exist_ok=True)
             if file.is_file() or not file.exists():  # a pipe or a device needs no room in its directory

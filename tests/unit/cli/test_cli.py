@@ -403,6 +403,8 @@ def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeyp
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     with pytest.raises(click.BadParameter, match=r"record\.json cannot be written: No space left on device; name another file"):
         make_room(tmp_path / "new" / "record.json")
+    with pytest.raises(click.BadParameter, match="it is a directory; name another file"):
+        make_room(Path())
     make_room(Path("/dev/null"))  # nor a pipe, such as a shell's >(program)
 
 
