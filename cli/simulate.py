@@ -25,6 +25,13 @@ READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_fi
 """The options that count with each of these."""
 MOST_FLOWS, MOST_NODES = 10_000_000, 1_000
 """Flows of a run; leaves, spines, hosts of a leaf. A mistyped larger number would fill the memory before anything is told."""
+OPTIONS = {
+    "leaves": "--leaves", "spines": "--spines", "hosts_per_leaf": "--hosts-per-leaf", "host_bps": "--host-rate",
+    "uplink_bps": "--uplink-rate", "mean_ns": "--deadline-mean",
+}  # fmt: skip
+"""The options that give fields of `SpineLeaf` and `Mixture`, whose errors begin with the field's name."""
+MOST_DELAY_NS = 1_000_000_000
+"""Of a host's link, one way: with a mistyped longer one more packets are on the way than the program counts."""
 WORKLOAD = "web_search_ns2"
 FABRICS = ("small", "medium", "paper")
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -86,7 +93,7 @@ def simulate(json_file: Path | None, validate: bool, xco: str | None, **options:
     make_room(json_file, options["plot_file"])
     console = make_console()
     try:
-        cases = [] if validate or xco is not None else _cases(**options)
+        cases = [] if validate or xco is not None else _named(options)
         folder = None if options["again"] else options["folder"]
         if not options["scheduler"] and not (cases and folder and all_kept(cases, folder)) and (missing := why_missing()):
             raise click.ClickException(missing)
@@ -113,6 +120,26 @@ def _refuse_unread(mode: str) -> None:
     refuse(known - {mode, *READ_BY[mode]}, f"has no meaning with --{mode}")
 
 
+def _named(options: dict[str, Any]) -> list[Case]:
+    """The cases of these options. Ends the command with an error that names the option whose value none can have."""
+    try:
+        return _cases(**options)
+    except ValueError as error:
+        field, of, _ = str(error).partition(" is ")
+        if not of or field not in OPTIONS:
+            raise
+        raise click.BadParameter(str(error), param_hint=OPTIONS[field]) from None
+
+
+def _parse_delay(text: str) -> int:
+    from topology.units import parse_duration
+
+    delay_ns = parse_duration(text)
+    if delay_ns > MOST_DELAY_NS:
+        raise ValueError(f"{text} is no delay of a link; write one from 0us to 1s, such as 20us")
+    return delay_ns
+
+
 def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
     from dataclasses import replace
 
@@ -129,7 +156,7 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         "hosts_per_leaf": options["hosts_per_leaf"],
         "host_bps": named("--host-rate", options["host_rate"], parse_rate),
         "uplink_bps": named("--uplink-rate", options["uplink_rate"], parse_rate),
-        "host_delay_ns": named("--host-delay", options["host_delay"], parse_duration),
+        "host_delay_ns": named("--host-delay", options["host_delay"], _parse_delay),
     }
     fabric = replace(SIZES[options["fabric_name"]], **{name: value for name, value in given.items() if value is not None})
     with_deadline = options["deadline_share"]

@@ -517,6 +517,16 @@ def test_simulate_names_the_option_whose_value_it_cannot_read(option: str, value
     assert found.exit_code == 2 and "--control-delay: " in found.output
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--host-rate", "1"), ("--uplink-rate", "500G"), ("--host-delay", "2s"), ("--deadline-mean", "0ms"), ("--spines", "0")],
+)
+def test_simulate_names_the_option_whose_value_no_fabric_has(option: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.toolchain.why_missing", lambda: "nothing is simulated here")
+    found = CliRunner().invoke(main, ["simulate", option, value])
+    assert found.exit_code == 2 and f"Invalid value for {option}: " in found.output, found.output
+
+
 def test_simulate_says_that_its_folder_cannot_be_written_before_it_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulated(*_: object) -> None:
         raise AssertionError("it begins to simulate")
