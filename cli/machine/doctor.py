@@ -4,6 +4,7 @@ with --hosts, what differs between the hosts of the fabric."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,8 @@ DISTRIBUTIONS = {
     "ryu": "os-ken, with openflow.framework: os-ken",
     "os-ken": "Ryu, with openflow.framework: ryu",
 }
+FOR_ADMINISTRATORS = "/usr/sbin:/sbin"
+"""Where tc and ovs-vswitchd are, and where a user's PATH does not lead on Debian."""
 PIPED_WIDTH = 200
 """Of the tables where no terminal shows them: a remedy is one line, to be copied."""
 PATIENCE_S = 5.0
@@ -74,6 +77,7 @@ def doctor(run_dir: Path, store: str | None, hosts: bool, as_json: bool) -> None
         _compare_hosts(run_dir, store, as_json)
         return
     refuse({"store", "run_dir"}, "has no meaning without --hosts")
+    os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{FOR_ADMINISTRATORS}"
     from agents.kernel.probe import ProbeRefused, probe
 
     try:

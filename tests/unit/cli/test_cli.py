@@ -414,6 +414,19 @@ def test_a_file_without_an_end_is_no_configuration() -> None:
         assert code == 1 and "is longer than 64 MiB" in " ".join(text.split()), text
 
 
+def test_doctor_finds_administrators_programs_for_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's PATH on Debian has no sbin: tc would be called missing where it is installed."""
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+
+    def probed() -> list[object]:
+        assert "/usr/sbin" in os.environ["PATH"].split(":")
+        return []
+
+    monkeypatch.setattr("agents.kernel.probe.probe", probed)
+    monkeypatch.setattr("cli.machine.doctor.collect", lambda _: [])
+    assert run("doctor", "--json") == (0, "[]\n")
+
+
 def test_doctor_refuses_options_that_only_a_comparison_of_hosts_reads() -> None:
     for words in (("--store", "redis://127.0.0.1:1"), ("--run-dir", "/run/other")):
         code, text = run("doctor", *words)
