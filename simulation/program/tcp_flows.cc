@@ -39,6 +39,20 @@ TagRules RulesOf(const Case &what)
 	return rules;
 }
 
+/* ns-3's count of duplicate acknowledgements, which only its own sockets may name. */
+struct Counted : TcpSocketBase
+{
+	static constexpr uint32_t TcpSocketBase::*duplicates = &Counted::m_dupAckCount;
+};
+
+/* An acknowledgement beyond a window that was reduced for marks ends its count of duplicates (RFC 6675, 5). ns-3.44 keeps the
+ * count if that acknowledgement says of a gap as well (SACK), and then ends the run by an assertion. */
+void CountAnew(TcpSocketBase *socket, TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now)
+{
+	if (before == TcpSocketState::CA_CWR && now == TcpSocketState::CA_OPEN)
+		socket->*Counted::duplicates = 0;
+}
+
 } // namespace
 
 void TcpFlows::SetDefaults(const Case &what)
@@ -103,9 +117,13 @@ void TcpFlows::Open(uint32_t flow)
 	Flow &state = m_flows[flow];
 
 	state.socket = Socket::CreateSocket(m_fabric.Host(plan.source), TcpSocketFactory::GetTypeId());
+
+	Ptr<TcpSocketBase> sender = DynamicCast<TcpSocketBase>(state.socket);
+
+	sender->TraceConnectWithoutContext("CongState", MakeBoundCallback(&CountAnew, PeekPointer(sender)));
 	if (m_case.scheme == Scheme::Karuna && plan.type == 1) {
 		state.mcp = CreateObject<Mcp>(m_mcp, plan.size, plan.deadline_ns);
-		DynamicCast<TcpSocketBase>(state.socket)->SetCongestionControlAlgorithm(state.mcp);
+		sender->SetCongestionControlAlgorithm(state.mcp);
 	}
 	state.socket->Bind(InetSocketAddress(AddressOf(plan.source), m_ports[flow]));
 	state.socket->Connect(InetSocketAddress(AddressOf(plan.target), SERVER));
