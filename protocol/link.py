@@ -111,10 +111,12 @@ class ControlSocket:
         self.address = present or before  # an interface that is gone has none
         return self.address != before
 
-    def gone(self) -> bool:
-        """Whether the interface was deleted, or moved to another network namespace: this socket hears nothing ever again, even
-        of one that is made anew by the same name."""
-        return not self._own_address()
+    def fault(self) -> str:
+        """What a leader cannot go on with: its interface "is gone" (deleted, or moved to another network namespace: this socket
+        hears nothing ever again, even of one that is made anew by the same name), or "has another MAC address" than the one it
+        announced. Else ""."""
+        present = self._own_address()
+        return "is gone" if not present else "" if present == self.address else "has another MAC address"
 
     def fileno(self) -> int:
         """The descriptor for select."""

@@ -98,7 +98,7 @@ class Candidate:
         self._stopping = True
 
     def stand_by(self) -> bool:
-        """Returns True once we lead, False when `stop` was called or the store bridge, the elector or the interface is gone."""
+        """Returns True once we lead, False when `stop` was called, or store bridge, elector or interface are lost."""
         announced_ns = 0
         while not self._stopping:
             now = time.monotonic_ns()
@@ -106,8 +106,8 @@ class Candidate:
             self.leadership.turn(now)
             if now - announced_ns >= ANNOUNCE_NS:
                 announced_ns = now
-                if self.link.gone():
-                    log.error("interface %s is gone: stopping, to be started again", self.settings.interface)
+                if fault := self.link.fault():
+                    log.error("interface %s %s: stopping, to be started again", self.settings.interface, fault)
                     return False
                 self._tell(self._keys.refresh())
                 self.bridge.write(announcement(self.settings, self.link, 0))

@@ -202,7 +202,7 @@ class Coordinator:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serves until `stop` is called, another controller leads, or store bridge, elector or interface are gone."""
+        """Serves until `stop` is called, another controller leads, or store bridge, elector or interface are lost."""
         now = time.monotonic_ns()
         self.admission.look(now)  # before any frame is believed
         self.timers.every(now, self.settings.heartbeat_ns, self._heartbeat)
@@ -295,8 +295,8 @@ class Coordinator:
 
     def _look_at_interface(self, _: int) -> None:
         """Gives up the lead without an interface: as long as we held the lease no other controller would take our place."""
-        if self.link.gone():
-            log.error("interface %s is gone: stopping, to be started again", self.settings.interface)
+        if fault := self.link.fault():
+            log.error("interface %s %s: stopping, to be started again", self.settings.interface, fault)
             self.stop()
 
     def _next_ns(self) -> int:

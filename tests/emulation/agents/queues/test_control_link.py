@@ -189,14 +189,19 @@ def test_a_frame_is_received_with_a_priority_tag_or_without_and_the_tag_is_on_th
                 one.close()
 
 
-def test_a_socket_knows_that_its_interface_is_gone_even_if_there_is_another_of_that_name() -> None:
+def test_a_socket_knows_what_became_of_its_interface_even_if_there_is_another_of_that_name() -> None:
     with pair() as hosts, inside(hosts.left):
         link = ControlSocket("eth0", deferred=DEFERRED)
         run("ip", "link", "set", "eth0", "down")
-        assert not link.gone()
+        assert not link.fault()
         run("ip", "link", "set", "eth0", "up")
-        assert not link.gone()
+        assert not link.fault()
+        before = ":".join(f"{byte:02x}" for byte in link.address)
+        run("ip", "link", "set", "eth0", "address", "02:00:00:00:00:77")
+        assert link.fault() == "has another MAC address"
+        run("ip", "link", "set", "eth0", "address", before)
+        assert not link.fault()
         run("ip", "link", "del", "eth0")
         run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
-        assert link.gone() and not link.send(bytes(60)) and link.receive() is None
+        assert link.fault() == "is gone" and not link.send(bytes(60)) and link.receive() is None
         link.close()

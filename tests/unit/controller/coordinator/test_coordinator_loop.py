@@ -23,7 +23,7 @@ from protocol.messages import Cause
 class Readable:
     """What is readable now: a link with one frame of each kind, the store bridge's lines, or the elector's lines."""
 
-    address, is_gone = bytes(6), False
+    address, trouble = bytes(6), ""
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
@@ -43,8 +43,8 @@ class Readable:
     def send(self, frame: bytes) -> bool:
         return True
 
-    def gone(self) -> bool:
-        return self.is_gone
+    def fault(self) -> str:
+        return self.trouble
 
     def read(self) -> list[dict[str, Any]]:
         self._log.append("bridge")
@@ -140,13 +140,13 @@ def test_a_leader_whose_interface_is_gone_ends_its_term(coordinator: Coordinator
     turns = 50
     cast(Term, coordinator.leadership)._turns = turns
     coordinator.timers.every(0, 1, lambda _: None)  # so that no turn waits
-    coordinator.link.is_gone = True  # type: ignore[attr-defined]
+    coordinator.link.trouble = "is gone"  # type: ignore[attr-defined]
     coordinator.run()
     assert log.count("leadership") == 1
 
 
 def test_a_candidate_whose_interface_is_gone_does_not_stand_by(coordinator: Coordinator) -> None:
-    coordinator.link.is_gone = True  # type: ignore[attr-defined]
+    coordinator.link.trouble = "is gone"  # type: ignore[attr-defined]
     candidate = Candidate(
         coordinator.settings, Key(bytes(32)), coordinator.link, cast(CachedLines, coordinator.bridge), coordinator.leadership,
         beat=lambda _: candidate.stop(),
