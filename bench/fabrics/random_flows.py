@@ -24,7 +24,7 @@ from emulation.measuring.figures import LABELS
 from emulation.stack.running import UNCOORDINATED, Running, with_baton
 from emulation.traffic import flow_run
 from emulation.traffic.flow_run import FlowResult
-from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
+from emulation.traffic.flow_schedule import Mixture, Schedule, kept_bytes, poisson, scaled
 from emulation.traffic.flow_stats import by_size
 from topology.fabric import Fabric
 from topology.units import format_rate
@@ -150,7 +150,7 @@ def _record(
         f"Random flows on {options.shape}",
         {"source": "Baton's goals", "result": "auto: no class of flows takes longer in the mean than uncoordinated"},
         runs,
-        scale=f"{format_rate(options.rate_bps)} hosts, {options.workload} {into} at load {options.load:g}, "
+        scale=f"{format_rate(options.rate_bps)} hosts, {_sizes(options)} {into} at load {options.load:g}, "
         f"round trip {options.round_trip_ns / 1e3:g} us, {options.control}, slices {options.slice_ns / 1e6:g} ms",
         seed=options.seed,
         quick=options.quick,
@@ -158,6 +158,14 @@ def _record(
         environment=environment,
     )
     return {**made, "fluids": ideal, "verdict": verdict(runs, ideal)}
+
+
+def _sizes(options: Options) -> str:
+    """The workload, and how much of it the flows are that are not too large."""
+    cap = MOST_BYTES * options.scale
+    left = kept_bytes(cdfs.load(options.workload), options.scale, cap)
+    cut = f" without flows above {cap / 1e6:g} MB ({left:.2g} of its bytes are left)" if left < 1 else ""
+    return f"{options.workload}{cut}"
 
 
 def verdict(runs: Sequence[dict[str, Any]], ideal: dict[str, Any]) -> str:

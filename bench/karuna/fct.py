@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, remark, sizes_of
 from bench.style import COLOURS, LABELS, Series, bars, panels, save
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
@@ -35,7 +35,8 @@ def run(options: Options, tell: Tell) -> Experiment:
         flows = arrivals(sizes, load, 12 if options.quick else 40, mixture, options)
         for scheme in (schemes.dctcp(), schemes.karuna()):
             cases.append(Case({"workload": workload, "load": load}, scheme, flows))
-    return measure("Completion times of types 2 and 3, Karuna and DCTCP", PUBLISHED, cases, options, tell)
+    scale = remark(options, (case.at["workload"] for case in cases))
+    return measure("Completion times of types 2 and 3, Karuna and DCTCP", PUBLISHED, cases, options, tell, scale=scale)
 
 
 def draw(found: Experiment, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agents.priorities.tagger import TaggerCounters
@@ -21,7 +21,7 @@ from emulation.stack.schemes import Scheme, SchemeStar
 from emulation.stack.star import BOTTLENECK, RATE_BPS
 from emulation.traffic import flow_run
 from emulation.traffic.flow_run import FlowResult, FlowRun
-from emulation.traffic.flow_schedule import Mixture, Schedule, poisson, scaled
+from emulation.traffic.flow_schedule import Mixture, Schedule, kept_bytes, poisson, scaled
 from emulation.traffic.flow_stats import summary
 
 PUBLISHED_BPS = 1_000_000_000
@@ -30,7 +30,7 @@ SCALE = RATE_BPS / PUBLISHED_BPS
 EDGES = (100_000, 10_000_000)
 """The published bins, in bytes: to 100 KB, to 10 MB, above."""
 MOST_BYTES = 30_000_000
-"""Without flows above this size, as published: runs are too short for them."""
+"""Without flows above this size, unlike published: runs are too short for them. Nearly all bytes of data mining are in such."""
 DRAIN_S = 3.0
 WARM_UP_S = 3.0
 """Arrivals that are not measured: the tuner's first thresholds are of the reports of the first two seconds."""
@@ -120,8 +120,7 @@ def measure(
         more: adds to a run's record, from the results of the flows that are measured.
     """
     if scale is None:
-        share = "as published" if options.scale == 1 else f"{options.scale:g} of the published; times as at 1 Gb/s"
-        scale = f"links ({options.rate}) and flow sizes {share}"
+        scale = remark(options)
     if edges is None:
         edges = [round(edge * options.scale) for edge in EDGES]
     lengths = [case.schedule.length_ns / 1e9 + OVERHEAD_S for case in cases]
@@ -192,6 +191,17 @@ def _run_case(
 def sizes_of(workload: str, options: Options) -> FlowSizes:
     """A published workload at the options' scale, without flows above `MOST_BYTES`."""
     return scaled(cdfs.load(workload), options.scale, MOST_BYTES * options.scale)
+
+
+def remark(options: Options, workloads: Iterable[str] = ()) -> str:
+    """What a record says of its rate and sizes; how many bytes of `workloads` are left, whose sizes are `sizes_of`."""
+    share = "as published" if options.scale == 1 else f"{options.scale:g} of the published; times as at 1 Gb/s"
+    text, cap = f"links ({options.rate}) and flow sizes {share}", MOST_BYTES * options.scale
+    left = {name: kept_bytes(cdfs.load(name), options.scale, cap) for name in dict.fromkeys(workloads)}
+    if all(part == 1 for part in left.values()):
+        return text
+    parts = ", ".join(f"{part:.2g} of the bytes of {name.replace('_', ' ')}" for name, part in left.items())
+    return f"{text}, without flows above {cap / 1e6:g} MB ({parts} are left)"
 
 
 def tuning_of(told: Sequence[dict[str, Any]]) -> dict[str, Any]:

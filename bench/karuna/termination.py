@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.priorities.mcp_settings import Termination
-from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, sizes_of
+from bench.karuna.record import Case, Experiment, Options, Tell, arrivals, measure, remark, sizes_of
 from bench.style import SPARE, Series, bars, panels, save
 from emulation.measuring.confidence import sure
 from emulation.stack import schemes
@@ -43,7 +43,9 @@ def cases(options: Options) -> list[Case]:
 
 def run(options: Options, tell: Tell) -> Experiment:
     """Measures all cases."""
-    return measure("Deadlines missed and flows terminated, by termination scheme", PUBLISHED, cases(options), options, tell)
+    title, given = "Deadlines missed and flows terminated, by termination scheme", cases(options)
+    scale = remark(options, (case.at["workload"] for case in given))
+    return measure(title, PUBLISHED, given, options, tell, scale=scale)
 
 
 def draw(found: Experiment, path: Path) -> None:

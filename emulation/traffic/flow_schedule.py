@@ -100,6 +100,12 @@ def scaled(sizes: FlowSizes, factor: float, cap_bytes: float = math.inf) -> Flow
     return FlowSizes((*(size for size, _ in below), cap_bytes), (*(share for _, share in below), 1.0))
 
 
+def kept_bytes(sizes: FlowSizes, factor: float, cap_bytes: float) -> float:
+    """Of a distribution's bytes, the part that `scaled` keeps."""
+    small = sizes.scaled(factor)
+    return 1.0 if cap_bytes >= small.sizes[-1] else float(small.partial(cap_bytes).below) / small.mean()
+
+
 def poisson(
     sizes: FlowSizes,
     *,

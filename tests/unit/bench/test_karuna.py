@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from agents.priorities.congestion_control import DCTCP, MCP, CongestionControl
 from bench.figures.conclusions import conclude
 from bench.karuna import FIGURES, fct, queues, sjf_edf, termination, thresholds
-from bench.karuna.record import WARM_UP_S, Options, arrivals, sizes_of
+from bench.karuna.record import WARM_UP_S, Options, arrivals, remark, sizes_of
 from bench.record import Experiment, write
 from cli.main import main
 from emulation.files import write_whole
@@ -290,6 +290,14 @@ class TestConclusions:
         assert found.compared[0].ours == {"20 KB": 5.0, "30 KB": 3.0, "2 MB": 4.0, "tuner's": tuned}
         assert f"{told} times those at 30 KB" in found.verdict and ("but not" in found.verdict) == (tuned > 3.3)
         assert "at 30 KB means without ECN are 0.90 times those with it" in found.verdict
+
+
+def test_a_record_says_how_many_bytes_of_a_workload_its_flows_have() -> None:
+    """Without flows above 30 MB data mining has 2 % of the published bytes."""
+    both, one = (remark(Options(rate_bps=GIGABIT), names) for names in (("web_search", "data_mining"), ("web_search",)))
+    assert "without flows above 30 MB (1 of the bytes of web search, 0.02 of the bytes of data mining are left)" in both
+    assert one == "links (1 Gb/s) and flow sizes as published"
+    assert "above 3 MB" in remark(Options(), ("data_mining",))
 
 
 @pytest.mark.parametrize(("names", "rows"), [

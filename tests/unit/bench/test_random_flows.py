@@ -91,6 +91,11 @@ def test_slower_links_carry_smaller_flows_in_the_same_time() -> None:
     assert sizes[0] / sizes[1] == pytest.approx(10, rel=0.2)
 
 
+def test_the_record_says_how_much_of_the_workload_is_left() -> None:
+    record = random_flows._record(random_flows.Options(workload="data_mining"), [], {"completion": {}}, {})
+    assert "data_mining without flows above 10 MB (0.0099 of its bytes are left)" in record["scale"]
+
+
 class TestVerdict:
     """The sentence that compares the default policy with no coordination."""
 
