@@ -107,7 +107,7 @@ def run(options: Options, tell: Tell, each: Each = lambda run: None) -> Experime
 
             progress(0)
             found = _under(running, policy, fabric, schedule, progress)
-            runs.append({"policy": policy, **_figures(found.results, schedule, options), **_counts(found)})
+            runs.append({"policy": policy, **_figures(found.results, schedule, options), **_counts(found, schedule)})
             raw += [{"policy": policy, **result.row()} for result in found.results]
             each(runs[-1])
     return Experiment(_record(options, runs, ideal, environment), raw)
@@ -136,8 +136,9 @@ def _figures(results: Sequence[FlowResult], schedule: Schedule, options: Options
     return {"completion": by_size(measured, [round(edge * options.scale) for edge in EDGES])}
 
 
-def _counts(found: flow_run.FlowRun) -> dict[str, Any]:
-    retransmits = sum(result.retransmits for result in found.results)
+def _counts(found: flow_run.FlowRun, schedule: Schedule) -> dict[str, Any]:
+    """What was sent again, by the flows that are measured, and lost since the warm-up."""
+    retransmits = sum(result.retransmits for result in found.results if result.flow.start_ns >= schedule.warm_up_ns)
     lost = {"-".join(link): packets for link, packets in found.lost.items()}
     return {"retransmits": retransmits, "drops": sum(lost.values()), "drops_by_link": lost, "trust": found.trust()}
 
@@ -169,7 +170,8 @@ def _sizes(options: Options) -> str:
 
 
 def verdict(runs: Sequence[dict[str, Any]], ideal: dict[str, Any]) -> str:
-    """How the default policy compares with no coordination, in a sentence, with the classes of flows that take longer."""
+    """How the default policy compares with no coordination, in a sentence, with the classes of flows that take longer, and with
+    the flows that never ended: these have no times, so without them means look too good."""
     by_policy = {run["policy"]: run["completion"] for run in runs}
     if UNCOORDINATED not in by_policy or "auto" not in by_policy:
         return "Measured; uncoordinated and auto, which the goal compares, were not both."
@@ -179,7 +181,11 @@ def verdict(runs: Sequence[dict[str, Any]], ideal: dict[str, Any]) -> str:
     old, new = means["all"]
     best = ideal["completion"]["all"]["mean_ms"]
     text = f"The mean of all flows is {new} ms under auto, {old} uncoordinated, {best} of fluids"
-    return f"{text}; longer: {', '.join(worse)}." if worse else f"{text}; no class takes longer."
+    open_ = {LABELS.get(name, name): found["all"] for name, found in by_policy.items() if found["all"].get("incomplete")}
+    left = [f"{one['incomplete']} of {one['flows']} flows under {name} never ended" for name, one in open_.items()]
+    if worse:
+        left.append(f"longer: {', '.join(worse)}")
+    return f"{text}; {'; '.join(left)}." if left else f"{text}; no class takes longer."
 
 
 def draw(found: Experiment, path: Path) -> None:

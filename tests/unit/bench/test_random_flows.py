@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from bench.fabrics import fluid, ideal, random_flows
 from bench.fabrics.patterns import SHAPES
 from cli.main import main
+from emulation.measuring.fidelity import Fidelity
 from emulation.traffic.experiment import Flow
-from emulation.traffic.flow_schedule import ScheduledFlow
+from emulation.traffic.flow_run import FlowResult, FlowRun
+from emulation.traffic.flow_schedule import Schedule, ScheduledFlow
 from topology import shapes
+from topology.fabric import DirectedLink
 
 GIGABIT = 10**9
 USEFUL, WIRE = ideal.wire_bytes(Flow("tcp", "", ""))
@@ -114,8 +117,22 @@ class TestVerdict:
         found = self.of(self.run_of("uncoordinated", all=5.0), self.run_of("auto", all=4.0))
         assert found.endswith("no class takes longer.")
 
+    def test_flows_that_never_ended_are_told(self) -> None:
+        """They have no times: who leaves the slow ones open would look fast."""
+        fast = self.run_of("auto", all=4.0)
+        fast["completion"]["all"] |= {"flows": 750, "incomplete": 300}
+        found = self.of(self.run_of("uncoordinated", all=5.0), fast)
+        assert "300 of 750 flows under auto never ended" in found and "no class takes longer" not in found
+
     def test_without_both_nothing_is_compared(self) -> None:
         assert "not both" in self.of(self.run_of("auto", all=4.0))
+
+
+def test_what_is_sent_again_and_what_is_lost_are_of_the_same_time() -> None:
+    ran = [flow(number, at, "h1", "h4") for number, at in enumerate((0, 2000))]
+    results = tuple(FlowResult(one, one.start_ns, 1, 1, 100, "", "complete") for one in ran)
+    found = FlowRun(results, 3 * 10**9, DirectedLink("s1", "h4"), 0, 0, 0, 0, 0, Fidelity(1.0, 0.0))
+    assert random_flows._counts(found, Schedule(tuple(ran), 3 * 10**9, 10**9))["retransmits"] == 100
 
 
 @pytest.mark.parametrize(
