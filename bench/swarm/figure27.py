@@ -30,6 +30,9 @@ PUBLISHED = {"result": "without coordination up to 90 % are lost, with XCo's tim
 WITHOUT, WITH = "uncoordinated", "timeslice"
 MOST_BEHIND_NS = 20_000_000
 """By so much the links' model lags: what the swarm does later than that comes to the links too late."""
+COARSEST_NS = 1_000_000
+"""In longer steps of the links' model two slots of a link may overlap, and lose nothing. In a millisecond a port's buffer takes
+what overlaps."""
 LOST_MOST, USED_LEAST = 0.001, 0.97
 
 
@@ -52,17 +55,23 @@ def _shown(found: Mapping[str, Any]) -> dict[str, Any]:
     names = (
         "loss_fraction", "link_use", "sent_gbps", "delivered_gbps", "optimum_gbps", "late_fraction", "grants_per_s",
         "frames_per_s", "coordinator_cpu", "rss_mb", "loop_stop_max_us", "members_s", "members", "swarm_cpu", "missing",
+        "model_behind_max_us", "model_step_max_us",
     )  # fmt: skip
     return {name: found[name] for name in names if name in found}
 
 
 def _confidence(found: Mapping[str, Any]) -> dict[str, Any]:
-    behind_ns = 1e3 * found.get("swarm_behind_max_us", 0.0)
-    if behind_ns <= MOST_BEHIND_NS:
-        return Confidence(Level.EXACT if "members" not in found else Level.GOOD).to_dict()
-    text = f"the swarm itself was late by {behind_ns / 1e6:.0f} ms at most"
-    late = Disturbance(text, behind_ns / SECOND_NS / found["case"]["seconds"], behind_ns, figures=("late",))
-    return Confidence(Level.INDICATIVE, (late,)).to_dict()
+    behind_ns, step_ns = (1e3 * found.get(name, 0.0) for name in ("swarm_behind_max_us", "model_step_max_us"))
+    disturbed = list[Disturbance]()
+    if behind_ns > MOST_BEHIND_NS:
+        text = f"the swarm itself was late by {behind_ns / 1e6:.0f} ms at most"
+        disturbed.append(Disturbance(text, behind_ns / SECOND_NS / found["case"]["seconds"], behind_ns, figures=("late",)))
+    if step_ns > COARSEST_NS:
+        text = f"the links' model made steps of up to {step_ns / 1e6:g} ms: what overlapped for less was not lost in it"
+        disturbed.append(Disturbance(text, 0.0, step_ns, figures=("drops",)))
+    if disturbed:
+        return Confidence(Level.INDICATIVE, tuple(disturbed)).to_dict()
+    return Confidence(Level.EXACT if "members" not in found else Level.GOOD).to_dict()
 
 
 def _record(runs: list[dict[str, Any]], options: Options) -> dict[str, Any]:
