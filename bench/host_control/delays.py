@@ -120,7 +120,7 @@ def _pause(
 
 
 def statistics(values_ns: Sequence[int]) -> dict[str, float | int | None]:
-    """What the thesis's tables show of delays, in microseconds; the range is p99 - p1."""
+    """What the thesis's tables show of delays, in microseconds. The range is p99 - p1; the thesis's is max - min."""
     if not values_ns:
         return {"samples": 0}
     average = mean(values_ns) or 0.0

@@ -66,7 +66,7 @@ def host_control(
 def table(record: dict[str, Any]) -> list[str]:
     """The measured figures, one line for each run, then the published ones."""
     lines = []
-    columns = "".join(f"   {name + ' p50':>8}{'p99':>8}{'range':>8}" for name in ("off", "on"))
+    columns = "".join(f"   {name + ' p50':>8}{'p99':>8}{'p99-p1':>8}" for name in ("off", "on"))
     head = f"{'':22}{'agent':>9}{'B':>6}{'flows':>6}{columns}   residual"
     for kind, title in (("delays", head), ("days", ""), ("throughput", "")):
         runs = [run for run in record["runs"] if run["kind"] == kind]
