@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -15,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.record import Experiment
-from bench.xco import FIGURES, migration, ping
+from bench.xco import FIGURES, conservation, fairness, migration, ping
 from bench.xco.record import GIGABIT, Case, Check, Layout, Measured, More, Options, by_policy, select, verdict
 from bench.xco.responsiveness import transition
 from cli.bench.xco import host_rate
 from cli.experiment_time import ExperimentTime
 from emulation.measuring.fidelity import Fidelity
 from emulation.measuring.figures import POLICIES
-from emulation.measuring.measure import Pings, rate_mbps
+from emulation.measuring.measure import Pings, jain, rate_mbps
 from emulation.stack.running import UnderPolicy
 from emulation.traffic.experiment import FlowOutcome, Outcome
 
@@ -188,6 +189,36 @@ def test_a_transfers_link_use_is_of_its_own_time(monkeypatch: pytest.MonkeyPatch
     record = migration.run(Options(quick=True), lambda *_: None).record
     row = next(row for row in record["compared"] if "link use" in row["what"])
     assert all(value == pytest.approx(500, rel=0.02) for value in row["ours"].values()), row
+
+
+def concluded_of(module: ModuleType, monkeypatch: pytest.MonkeyPatch, runs: Callable[[Case, str], dict[str, Any]]) -> str:
+    """The verdict on a figure's runs that are made up."""
+
+    def measured(layout: Layout, cases: Sequence[Case], *_: object, **__: object) -> Measured:
+        made = [{**case.at, "policy": policy, **runs(case, policy)} for case in cases for policy in case.policies]
+        return Measured([{**run, "slice_ms": 2.0, "confidence": CONFIDENCE} for run in made], [], {})
+
+    monkeypatch.setattr(module, "measure", measured)
+    return str(module.run(Options(quick=True), lambda *_: None).record["verdict"])
+
+
+@pytest.mark.parametrize(("kept", "gains"), [(940.0, False), (500.0, True)])
+def test_what_it_gains_to_give_slots_back_is_judged(monkeypatch: pytest.MonkeyPatch, kept: float, gains: bool) -> None:
+    """As published from more than 500 to more than 800 Mb/s. That there is no such gap here is part of the verdict."""
+
+    def run(case: Case, policy: str) -> dict[str, Any]:
+        coordinated = 941.0 if case.at["given_back"] else kept
+        return {"goodput_mbps": 152.0 if policy == "uncoordinated" else coordinated}
+
+    said = concluded_of(conservation, monkeypatch, run)
+    assert said.startswith("As published") and ("but not: to give them back gains much" in said) is not gains
+
+
+def test_flows_that_get_nothing_have_no_near_equal_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jain's index of them is 1."""
+    nothing = {"jain": jain([0.0] * 5), "flows_mbps": [0.0] * 5, "flows": []}
+    said = concluded_of(fairness, monkeypatch, lambda case, policy: nothing)
+    assert "with timeslices the shares are near equal" in said.partition("ot as published")[2] + said.partition("but not")[2]
 
 
 def test_a_lost_fabric_still_draws(tmp_path: Path) -> None:
