@@ -70,6 +70,7 @@ def run(options: Options, tell: Tell) -> Experiment:
         runs.append(
             {
                 "scheme": scheme.to_dict(),
+                "buffer_packets": scheme.buffer_packets,
                 "goodput_mbps": round(goodput, 2),
                 "queue_packets": {
                     "mean": round(mean(packets) or 0.0, 2),

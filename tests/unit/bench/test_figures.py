@@ -436,6 +436,22 @@ class TestConclusions:
         assert "but not: MCP ends no flow, 2 never" in said and "DCTCP ends none, 1 never" in said
         assert "0.00" not in said and "9.00" not in said
 
+    @pytest.mark.parametrize(
+        ("median", "filled", "missed"),
+        [(19, 89, ""), (2, 89, "DCTCP keeps the queue near"), (19, 55, "CUBIC fills the buffer"), (35, 89, "DCTCP keeps")],
+    )
+    def test_a_queue_far_below_the_threshold_is_not_near_it(self, median: int, filled: int, missed: str) -> None:
+        """Nor is a buffer full that is half empty."""
+
+        def run(name: str, p50: int, p99: int) -> dict[str, Any]:
+            scheme = {"name": name, "marking_packets": 20 if name == "dctcp" else None}
+            rest = {"goodput_mbps": 95.0, "buffer_packets": 100, "meets": {"queue p99 <= 30 packets": p99 <= 30}}
+            return {"scheme": scheme, "queue_packets": {"p50": p50, "p99": p99}, **rest}
+
+        runs = [run("dctcp", median, median + 4), run("cubic", 50, filled)]
+        said = conclude("karuna-microbench", {"runs": runs}).verdict
+        assert missed in said.partition("but not: ")[2] and ("but not" in said) == bool(missed)
+
     @staticmethod
     def delays(agent: str, off: dict[str, Any], leaked: dict[str, Any], size: int = 64) -> dict[str, Any]:
         at = {"kind": "delays", "size_bytes": size, "flows": 2, "gate": "tbf", "agent": agent}
