@@ -66,7 +66,7 @@ SMALL = FlowSizes((10_000, 100_000), (0.0, 1.0))
 MIXTURE = Mixture(shares=(0.5, 0.5, 0.0), deadline_mean_ms=80.0, slack=6.0)
 BANDS = 7
 PUBLISHED = {
-    "source": "XCo, INFOCOM 2010; Karuna, SIGCOMM 2016",
+    "source": "XCo, HPDC 2010; Karuna, SIGCOMM 2016",
     "result": "none: neither paper has the other's mechanism",
 }
 

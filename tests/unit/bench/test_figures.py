@@ -480,6 +480,23 @@ class TestConclusions:
         verdict = conclude("host-control", {"runs": some}).verdict
         assert "5 us after a command to its gate" in verdict and "at most 1 packets leak" in verdict
 
+    def test_what_is_published_without_values_is_not_as_published(self) -> None:
+        def queues(least: float, most: float) -> str:
+            times = {"flows": 9, "incomplete": 0}
+            runs = [{"queues": count, "completion": {"all": {**times, "mean_ms": ms}}} for count, ms in ((2, least), (8, most))]
+            return conclude("karuna-queues", {"runs": runs}).verdict
+
+        def starvation(last_ms: float | None) -> str:
+            cases = [(ecn, ageing, 9.0 if ageing else 12.0) for ecn in (True, False) for ageing in (True, False)]
+            runs = [{"ecn": ecn, "ageing": ageing, "starved": [{"fct_ms": ms}]} for ecn, ageing, ms in cases]
+            runs[2]["starved"] = [{"fct_ms": last_ms}]
+            return conclude("karuna-starvation", {"runs": runs}).verdict
+
+        assert queues(90, 60).startswith("Published in a picture only. 8 queues instead of 2 shorten")
+        assert queues(60, 90).startswith("Published in a picture only. Not seen: 8 queues instead of 2")
+        assert starvation(9.0).startswith("No figure is published. With ageing no starved flow is left")
+        assert "Not seen: with ageing some starved flows are left" in starvation(None)
+
     def test_every_figure_without_a_verdict_of_its_own_has_a_comparison(self) -> None:
         own = {f"xco-{name}" for name in (*XCO, "machines")}
         own |= {entry.name for entry in ENTRIES if entry.name.startswith("fabrics")}
