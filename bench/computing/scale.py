@@ -23,7 +23,7 @@ choices before a plan, which counts as an event.
 * rss_mb: by how much the process grew from before the policy to the end
 * network_ms: a changed fabric and regulation, with all pairs; the look-up of their paths included
 * granted_fraction: bits granted (saturated) or sent (with a load), by what a linear programme could grant of the same demand
-  (`bench.computing.scale_optimum`)
+  (`bench.computing.scale_optimum`) with `HEADROOM` of every link, unlike the swarm's `link_use`, which is of whole links
 * granted_in_time: what was sent, by what such a programme could grant if no link sends what has not come yet (`Alone`). What
   comes late in the time measured nobody could send within it, but the programme of `granted_fraction` does.
 * queue_slots: slots' worth waiting in all queues, per pair, from the beginning to the end of the time measured by quarters

@@ -26,7 +26,8 @@ SLICES, MATCHING_SLOTS = 50, 2_000
 @click.option(
     "--load",
     type=Number(0, 1, min_open=True),
-    help="Of the fullest link, by demands that come at random.  [default: saturated; several loads in matching]",
+    help="Of what may be granted of the fullest link (0.98 of it; in matching all), by demands that come at random.  "
+    "[default: saturated; several loads in matching]",
 )
 @click.option("--matching", is_flag=True, help="Fastpass's workload: one switch, all to all, slots of one packet.")
 @click.option(

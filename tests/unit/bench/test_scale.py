@@ -6,13 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from bench.computing.scale import Case, run
+from bench.computing.scale import HEADROOM, Case, _Slots, run
 from bench.computing.scale_alone import Calls, Turn
 from bench.computing.scale_hosts import Hosts
 from bench.computing.scale_network import SHAPES, Pairs, ScaleNetwork, half_to_half
 from bench.computing.scale_optimum import Alone, admissible_bps, optimum_bps
 from bench.computing.scale_schedulers import EMPTY, SCHEDULERS
+from cli.main import main
 from controller.policies.compiled.batches import SLOT
 from controller.policies.compiled.steps import CompiledSteps
 
@@ -231,6 +233,20 @@ class TestARun:
     def test_what_is_sent_by_rates_of_a_light_demand_is_what_came(self, policy: str) -> None:
         figures = run(Case(80, 2, "rows", 2 * MS, 400, load=0.3, policy=policy))["policies"]
         assert all(0.8 < one["sent_of_what_came"] < 1.2 for one in figures.values())
+
+    def test_the_command_says_of_what_a_load_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of what may be granted: a load of 0.95 is 0.93 of the fullest link."""
+        loads: list[float] = []
+
+        def asked(network: ScaleNetwork, pairs: Pairs, load: float) -> float:
+            loads.append(load)
+            return admissible_bps(network, pairs, load)
+
+        monkeypatch.setattr("bench.computing.scale.admissible_bps", asked)
+        _Slots("core", Case(80, 2, "racks", 2 * MS, 20, policy="steps"), 0.95)
+        assert loads == [pytest.approx(0.931)] and HEADROOM == 0.98
+        said = " ".join(CliRunner().invoke(main, ["bench", "scale", "--help"]).output.split())
+        assert "what may be granted of the fullest link (0.98 of it; in matching all)" in said
 
     def test_a_matching_by_rates_is_refused(self) -> None:
         with pytest.raises(ValueError, match="timeslice or steps, not by rate_limit"):
