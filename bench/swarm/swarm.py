@@ -7,8 +7,8 @@ key. What the hosts send by these slots goes into a model of every directed link
 when all hosts are members, `WARM_S` have passed, every sender that is regulated has been served, and the swarm has kept up for
 a second: after the start of thousands it may be seconds behind, and what it does then says nothing of the coordinator.
 
-* late_fraction: directives that arrived after their slot's start, of all grants, by the kernel's stamps of arrival; a lease of
-  a rate, which begins when it is planned, is late for nobody
+* late_fraction: directives that arrived after their slot's start, of all slots granted, by the kernel's stamps of arrival; a
+  lease of a rate, which begins when it is planned, is late for nobody, and is not among them
 * grants_per_s, frames_per_s: slots granted; control frames in both directions
 * coordinator_cpu, helpers_cpu: shares of a processor: of the coordinator's loop; of its store bridge, elector and tuner
 * rss_mb: the coordinator's memory at the end
@@ -286,7 +286,7 @@ def _frames(before: Counts, after: Counts, seconds: float) -> dict[str, Any]:
 
     grants = more("grants")
     return {
-        "late_fraction": round(more("late") / max(1, grants), 5),
+        "late_fraction": round(more("late") / max(1, grants - more("rate_grants")), 5),
         "latest_us": round(after.latest_ns / 1e3, 1),
         "grants_per_s": round(grants / seconds, 1),
         "grants_per_directive": round(grants / max(1, more("directives")), 2),
