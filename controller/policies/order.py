@@ -51,6 +51,11 @@ def lines(resource: Resource[Pair]) -> Iterator[tuple[int, int, list[Entry[Pair]
         yield ORDINARY, need, line
 
 
+def forget_line(resource: Resource[Pair], of: int, need: int) -> None:
+    """Forgets a line in which nobody is: capacities change again and again, and what pairs need with them."""
+    del (resource.urgent if of == URGENT else resource.waiting)[need]
+
+
 def head(line: list[Entry[Pair]], of: int) -> Entry[Pair] | None:
     """The first entry of a line that is still valid there; None when there is none."""
     while line:

@@ -86,7 +86,7 @@ from itertools import count
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
-from controller.policies.order import ORDINARY, entry_of, hasten, head, lines, park
+from controller.policies.order import ORDINARY, entry_of, forget_line, hasten, head, lines, park
 from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
 from controller.policies.slots import ATTEMPTS_AT_ONCE, GRANTS_AT_ONCE, Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
@@ -312,11 +312,13 @@ class Timeslice(Policy):
             self._begun_ns = self._slots.now_ns
         for resource in self._slots.freed:
             heads: list[Entry[Pair]] = []
-            for of, need, line in lines(resource):
+            for of, need, line in list(lines(resource)):
                 if (first := head(line, of)) is not None:
                     if of == ORDINARY:
                         heads.append(first)
                     self._queue(resource, of, need, line)
+                elif (resource, of, need) not in self._first:
+                    forget_line(resource, of, need)
             if heads and resource is not self._slots.new and resource not in self._asked:
                 self._asked.add(resource)
                 self._oldest[min(heads)[3]] = None

@@ -9,6 +9,7 @@
 static void displace(struct core *core)
 {
 	core->line_count = core->attempts.count = 0;
+	core->free_lines = NONE;
 	forget_freed(core);
 	forget_vacated(core);
 	end_round(core);

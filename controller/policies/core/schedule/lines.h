@@ -29,15 +29,30 @@ static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32
 	for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next)
 		if (core->lines[line].need == need && core->lines[line].of == of)
 			return line;
-	GROW(core->lines, core->line_room, core->line_count + 1);
-	struct line *line = &core->lines[core->line_count];
+	uint32_t at = core->free_lines;
+	if (at != NONE) {
+		core->free_lines = core->lines[at].next;
+	} else {
+		at = core->line_count++;
+		GROW(core->lines, core->line_room, core->line_count);
+	}
+	struct line *line = &core->lines[at];
 	line->heap.count = 0;
 	line->first = NONE;
 	line->need = need;
 	line->of = of;
 	line->resource = number;
 	line->next = resource->lines;
-	return resource->lines = core->line_count++;
+	return resource->lines = at;
+}
+
+/* Forgets a line in which nobody is, `link` leads to it: capacities change again and again, and what pairs need with them. */
+static void forget_line(struct core *core, uint32_t *link)
+{
+	uint32_t at = *link;
+	*link = core->lines[at].next;
+	core->lines[at].next = core->free_lines;
+	core->free_lines = at;
 }
 
 static void stand(struct core *core, uint32_t number, uint32_t of)

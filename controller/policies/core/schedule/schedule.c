@@ -75,7 +75,7 @@ struct core *core_new(const struct terms *terms)
 	core->round = 1;
 	core->tries = ATTEMPTS_AT_ONCE;
 	core->served.pair = NONE;
-	core->free_pairs = core->free_bookings = core->first_slot = core->last_slot = NONE;
+	core->free_pairs = core->free_lines = core->free_bookings = core->first_slot = core->last_slot = NONE;
 	core->first_heard = core->last_heard = NONE;
 	new_resource(core, INT64_MAX); /* NEW */
 	PROVIDE(core->nodes, core->node_room, MANY);

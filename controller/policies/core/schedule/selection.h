@@ -60,8 +60,13 @@ static void take_freed(struct core *core)
 		fetch_freed(core, one);
 		struct resource *resource = &core->resources[core->freed[one]];
 		struct entry eldest = {.pair = NONE};
-		for (uint32_t line = resource->lines; line != NONE; line = core->lines[line].next) {
+		for (uint32_t *link = &resource->lines, line; (line = *link) != NONE;) {
 			const struct entry *first = head(core, &core->lines[line]);
+			if (!first && core->lines[line].first == NONE) {
+				forget_line(core, link);
+				continue;
+			}
+			link = &core->lines[line].next;
 			if (!first)
 				continue;
 			if (core->lines[line].of == ORDINARY && (eldest.pair == NONE || entry_before(first, &eldest)))

@@ -133,7 +133,7 @@ struct core {
 	struct resource *resources;
 	struct line *lines;
 	uint32_t node_count, node_room, pair_count, pair_room, resource_count, resource_room, line_count, line_room;
-	uint32_t free_pairs, *links, links_most, links_room; /* links_most of every pair */
+	uint32_t free_pairs, free_lines, *links, links_most, links_room; /* links_most of every pair */
 	struct map node_of, pair_of;
 	struct weights weights;
 	uint32_t *regulated, first_heard, last_heard;

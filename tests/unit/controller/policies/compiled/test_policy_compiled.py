@@ -479,6 +479,25 @@ def test_who_waits_is_not_tried_anew_when_another_link_carries_less() -> None:
     assert min(took_ns(network.times(one)) for one in factors) < after_new / 2
 
 
+@pytest.mark.parametrize(("kind", "plans"), [(Timeslice, 2000), (CompiledTimeslice, 6000)])
+def test_what_a_link_carried_once_costs_no_plan_any_time_later(
+    kind: type[Timeslice] | type[CompiledTimeslice], plans: int
+) -> None:
+    """A link carries something else before each plan, as where hosts without an agent take their part of it."""
+    network, policy, took_ns = star(8), kind(), list[int]()
+    policy.set_network(network, now_ns=MS)
+    policy.set_regulated({node: frozenset({FIRST}) for node in NODES[1:]}, now_ns=MS)
+    for node in NODES[1:]:
+        policy.backlog(node, {FIRST: 5000}, now_ns=MS)
+    for number in range(1, plans + 1):
+        now_ns = MS + number * 2 * MS
+        policy.set_network(network.times({("s", FIRST): 1 - number / 10_000}), now_ns=now_ns)
+        began_ns = time.thread_time_ns()
+        policy.plan(now_ns=now_ns, horizon_ns=now_ns + 2 * MS)
+        took_ns.append(time.thread_time_ns() - began_ns)
+    assert min(took_ns[-100:]) < 3 * min(took_ns[:100])
+
+
 def test_batches_and_arrays_say_what_single_events_and_slots_say() -> None:
     dice, nodes = Random(1), list(NODES)
     single, batched = CompiledTimeslice(), CompiledTimeslice()
