@@ -46,6 +46,8 @@ static bool place_by_spots(struct steps *core, uint32_t at)
 	if (!has_spot(core, pair->node) || !has_spot(core, to))
 		return false;
 	const struct spot *one = &core->spots[pair->node], *other = &core->spots[to];
+	if (one->up == other->up) /* both are at one host: no link is between them */
+		return false;
 	uint32_t route = map_get(&core->route_of, couple_key(one->switched, other->switched));
 	if (route == NONE)
 		return false;

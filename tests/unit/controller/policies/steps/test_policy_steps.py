@@ -53,6 +53,18 @@ def test_both_kinds_give_the_same_plans_for_the_same_events() -> None:
     run_state_machine_as_test(BothSteps, settings=several(100, 40))  # type: ignore[no-untyped-call]
 
 
+@KINDS
+def test_no_slot_is_granted_from_a_node_to_itself(kind: Kind) -> None:
+    """It would take the node's links from others."""
+    policy, network = kind(), star(8)
+    policy.set_network(network, now_ns=0)
+    policy.set_regulated({node: frozenset(network.nodes) for node in network.nodes}, now_ns=0)
+    for now_ns in (0, STEP):
+        policy.backlog(FIRST + 1, {FIRST + 1: 5000, FIRST: 5000}, now_ns=now_ns)
+        plan = policy.plan(now_ns=now_ns, horizon_ns=now_ns)
+        assert [slot.destination for slot in plan.grants] == [FIRST]
+
+
 def test_both_kinds_give_the_same_plans_where_flows_are_parked() -> None:
     policies, hosts = (Steps(), CompiledSteps(library=build_under_test("steps"))), SPARE * 3
     network, nodes = racks(2, hosts, uplink_bps=2 * GBIT), range(FIRST, FIRST + 2 * hosts)
