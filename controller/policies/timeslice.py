@@ -198,7 +198,7 @@ class Timeslice(Policy):
         for pair in self._roster.pairs_of(node):
             pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
             hasten(pair)
-            if pair.entry is not None and pair.line is self._slots.new:
+            if pair.urgent and pair.entry is not None and pair.line is self._slots.new:
                 self._slots.free((self._slots.new,))
 
     def yielded(

@@ -34,7 +34,7 @@ void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_
 			uint32_t pair = pair_at(core, node, destinations[at]);
 			core->pairs[pair].deadline = core->pairs[pair].wanted ? deadlines[at] : 0;
 			hasten(core, pair);
-			if (core->pairs[pair].entered && core->pairs[pair].line == NEW)
+			if (urgent(&core->pairs[pair]) && core->pairs[pair].entered && core->pairs[pair].line == NEW)
 				note_freed(core, NEW);
 		}
 	}

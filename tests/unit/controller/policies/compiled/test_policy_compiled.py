@@ -262,6 +262,27 @@ def test_of_many_pairs_that_begin_at_once_some_are_tried_by_each_plan_in_their_o
         assert len(said[0]) > 2, "one plan does not try all"
 
 
+@pytest.mark.parametrize("seed", [33, 40, 51])
+def test_a_backlog_without_a_deadline_begins_no_selection_anew(seed: int) -> None:
+    """Hosts come, go and speak while a selection goes on over several plans, each of which grants one slot."""
+    dice, nodes, now_ns = Random(seed), range(FIRST, FIRST + 6), MS
+    both = Timeslice(at_once=1, patience=1), compiled(at_once=1, patience=1)
+    for policy in both:
+        policy.set_network(star(6, rates={FIRST: 10 * MBIT, FIRST + 4: 30 * MBIT}), now_ns=MS)
+        policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=MS)
+    for _ in range(300):
+        now_ns += dice.choice((0, 0, 0, MS // 3, MS, 2 * MS))
+        node = dice.choice(nodes)
+        waiting = [other for other in dice.sample(nodes, dice.randrange(6)) if other != node]
+        leaves, plans = dice.random() < 0.4, []
+        for policy in both:
+            if leaves:
+                policy.left(node, now_ns=now_ns)
+            policy.backlog(node, dict.fromkeys(waiting, 5000), now_ns=now_ns)
+            plans.append((policy.plan(now_ns=now_ns, horizon_ns=now_ns + 4 * MS), policy.next_event_ns()))
+        assert plans[0] == plans[1]
+
+
 def test_a_slot_that_nobody_has_may_be_given_back_where_one_is_over() -> None:
     """So hosts say that a pair begins to wait (`BatchPolicy.begin`): it must not be taken for the slot before."""
     both, senders = (Timeslice(), compiled()), range(FIRST, FIRST + 16, 2)
