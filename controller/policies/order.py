@@ -51,6 +51,11 @@ def lines(resource: Resource[Pair]) -> Iterator[tuple[int, int, list[Entry[Pair]
         yield ORDINARY, need, line
 
 
+def line_of(resource: Resource[Pair], of: int, need: int) -> list[Entry[Pair]]:
+    """The line of those of a class that need so much; nobody is in one that there is not."""
+    return (resource.urgent if of == URGENT else resource.waiting).get(need, [])
+
+
 def forget_line(resource: Resource[Pair], of: int, need: int) -> None:
     """Forgets a line in which nobody is: capacities change again and again, and what pairs need with them."""
     del (resource.urgent if of == URGENT else resource.waiting)[need]

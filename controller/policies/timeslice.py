@@ -86,13 +86,13 @@ from itertools import count
 
 from controller.policies.base import NOTHING, Network, Plan, Policy, Regulated, Slot, SlotNumbers
 from controller.policies.ledger import Booking, Entry, Resource, opportunities
-from controller.policies.order import ORDINARY, entry_of, forget_line, hasten, head, lines, park
+from controller.policies.order import ORDINARY, entry_of, forget_line, hasten, head, line_of, lines, park
 from controller.policies.pairs import FORGOTTEN_TURNS, NOWHERE, VISITS, Pair, Roster, Terms, turn_bound
 from controller.policies.slots import ATTEMPTS_AT_ONCE, GRANTS_AT_ONCE, Slots
 from protocol.units import FRAME_BYTES, SECOND_NS
 
-Attempt = tuple[int, Entry[Pair], int, Resource[Pair], int, list[Entry[Pair]]]
-"""(class, the first of a line, a number of its own, its resource, what each in the line needs, the line)."""
+Attempt = tuple[int, Entry[Pair], int, Resource[Pair], int]
+"""(class, the first of a line, a number of its own, the line's resource, what each in it needs)."""
 
 
 class Timeslice(Policy):
@@ -249,7 +249,7 @@ class Timeslice(Policy):
             pair.gone_ns = self._slots.now_ns
         for pair in new:
             away_ns = 0 if pair.gone_ns is None else self._slots.now_ns - pair.gone_ns
-            if pair.turn_ns and away_ns > FORGOTTEN_TURNS * pair.turn_ns:
+            if pair.placed and away_ns > FORGOTTEN_TURNS * pair.turn_ns:
                 self._begin(pair)
             self._slots.loosen(pair)
 
@@ -293,7 +293,7 @@ class Timeslice(Policy):
         if self._slots.now_ns - self._begun_ns >= self.terms.slice_ns:
             self._pass_over(instant_ns)
         while self._attempts and not self._stopped:
-            of, entry, _, resource, need, line = heapq.heappop(self._attempts)
+            of, entry, _, resource, need = heapq.heappop(self._attempts)
             if self._first.get((resource, of, need)) is not entry:
                 continue
             del self._first[resource, of, need]
@@ -302,7 +302,7 @@ class Timeslice(Policy):
                 self._try(pair, instant_ns)
                 if resource is self._slots.new and of == ORDINARY and pair.booking is not None:
                     self._served = min(self._served or entry, entry)
-            self._queue(resource, of, need, line)
+            self._queue(resource, of, need)
         if not self._attempts:
             self._pass_over(instant_ns)
 
@@ -316,7 +316,7 @@ class Timeslice(Policy):
                 if (first := head(line, of)) is not None:
                     if of == ORDINARY:
                         heads.append(first)
-                    self._queue(resource, of, need, line)
+                    self._queue(resource, of, need)
                 elif (resource, of, need) not in self._first:
                     forget_line(resource, of, need)
             if heads and resource is not self._slots.new and resource not in self._asked:
@@ -324,12 +324,12 @@ class Timeslice(Policy):
                 self._oldest[min(heads)[3]] = None
         self._slots.freed.clear()
 
-    def _queue(self, resource: Resource[Pair], of: int, need: int, line: list[Entry[Pair]]) -> None:
+    def _queue(self, resource: Resource[Pair], of: int, need: int) -> None:
         """Has the first of a line tried, if the resource has room for it."""
-        first, key = head(line, of), (resource, of, need)
+        first, key = head(line_of(resource, of, need), of), (resource, of, need)
         if first is not None and resource.reserved + need <= resource.capacity and self._first.get(key) is not first:
             self._first[key] = first
-            heapq.heappush(self._attempts, (of, first, next(self._count), resource, need, line))
+            heapq.heappush(self._attempts, (of, first, next(self._count), resource, need))
 
     def _pass_over(self, instant_ns: int) -> None:
         """Notes who waited longest for what was freed and got no slot, and books slots ahead for those it happened to often;

@@ -93,8 +93,10 @@ static void pass_over(struct core *core, int64_t instant)
 		struct eldest oldest = core->oldest[core->oldest_done++];
 		struct pair *pair = &core->pairs[oldest.pair];
 		struct entry entry = entry_of(core, oldest.pair);
+		if (pair->number != oldest.number) /* it left since */
+			continue;
 		pair->eldest = 0;
-		if (pair->number == oldest.number && pair->entered && pair->wanted && pair->line != NEW &&
+		if (pair->entered && pair->wanted && pair->line != NEW &&
 		    (core->served.pair == NONE || entry_before(&entry, &core->served)))
 			if (++pair->passed_over >= core->patience)
 				book_ahead(core, oldest.pair, instant);

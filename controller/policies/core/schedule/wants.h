@@ -46,7 +46,7 @@ static void want(struct core *core, uint32_t node)
 				core->unplaced[core->unplaced_count++] = at;
 			}
 		}
-		if (pair->turn && pair->gone >= 0 && core->now - pair->gone > FORGOTTEN_TURNS * pair->turn)
+		if (pair->placed && pair->gone >= 0 && core->now - pair->gone > FORGOTTEN_TURNS * pair->turn)
 			begin_turn(pair);
 		loosen(core, at);
 	}
