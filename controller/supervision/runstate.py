@@ -144,17 +144,19 @@ def take_down(run_dir: Path, *, keep_logs: bool = False) -> list[str]:
 
 
 def remove(run_dir: Path, state: RunState, *, keep_logs: bool) -> None:
-    """Removes the files of this run, and the run directory if Baton made it and it is empty now."""
+    """Removes the files of this run, and the run directory if Baton made it and it is empty now. Of a run that never got ready
+    the logs that are kept are those that say something."""
     keep_logs = keep_logs or (run_dir / KEEP_LOGS).exists()
     for name in (STATE, *FILES, KEEP_LOGS):
         (run_dir / name).unlink(missing_ok=True)
     for name in DIRECTORIES:
         if (run_dir / name).is_dir() and not (run_dir / name).is_symlink():
             shutil.rmtree(run_dir / name, ignore_errors=True)
-    if not keep_logs:
-        for name in {*state.services, *state.logs, "supervisor"}:
-            for suffix in (".log", ".log.1"):
-                (run_dir / (name + suffix)).unlink(missing_ok=True)
+    for name in {*state.services, *state.logs, "supervisor"}:
+        for suffix in (".log", ".log.1"):
+            log = run_dir / (name + suffix)
+            if not keep_logs or (not state.ready and log.is_file() and not log.stat().st_size):
+                log.unlink(missing_ok=True)
     if state.made_run_dir:
         with contextlib.suppress(OSError):
             run_dir.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 import stat
@@ -177,6 +178,19 @@ class TestRunDirectories:
         assert preflight.claim_run_dir(tmp_path / "run").made
         (tmp_path / "run" / "of an operator").write_text("")
         assert not preflight.claim_run_dir(tmp_path / "run").made
+
+    def test_one_of_a_start_that_failed_is_gone_unless_a_log_says_something(self, tmp_path: Path) -> None:
+        directory = tmp_path / "run"
+        for text, left in (("", []), ("could not start\n", ["supervisor.log"])):
+            claim = preflight.claim_run_dir(directory)
+            (directory / "supervisor.log").write_text(text)
+            (directory / "redis.log").write_text("")
+            state = RunState(supervisor=preflight.own_identity(), config="", store="", made_run_dir=claim.made, logs=["redis"])
+            runstate.remove(directory, state, keep_logs=True)
+            assert [path.name for path in tmp_path.glob("run/*")] == left and directory.exists() == bool(left)
+        (directory / "redis.log").write_text("")
+        runstate.remove(directory, dataclasses.replace(state, ready=True), keep_logs=True)
+        assert {path.name for path in directory.iterdir()} == {"supervisor.log", "redis.log"}
 
     def test_one_with_files_of_others_keeps_its_mode_and_one_of_baton_s_names_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(mode=0o755)
