@@ -52,6 +52,9 @@ def findings(
     """All problems and differences: those of the fabric first, then those of each host. `before`: the members some time ago,
     since when refused frames count."""
     found = [*_of_fabric(members, status, fabric)]
+    if not members and not found:
+        remedy = "start agents (`baton install-units --role agent`); if they run, compare their keys and see their logs"
+        found.append(HostProblem("", "agents", "no host is a member: there is nothing to compare", remedy))
     for node, member in sorted(members.items(), key=lambda one: str(one[1].get("name"))):
         found += _of_host(member, (before or {}).get(node, {}))
     for field, what, remedy in SAME:

@@ -167,6 +167,11 @@ class TestTheComparison:
         assert [one.what for one in found_in(status={**STATUS, "refused": {"tag": 7}})] == ["frames of another key"]
         assert [one.what for one in found_in(status=None)] == ["coordinator"]
 
+    def test_without_a_member_nothing_agrees(self) -> None:
+        (one,) = found_in()
+        assert (one.host, one.what) == ("", "agents") and "baton install-units" in one.remedy
+        assert [one.host for one in found_in(hosts=({"name": "h3", "mac": None, "addresses": []},))] == ["h3"]
+
     def test_a_member_of_an_older_version_lacks_only_what_it_does_not_tell(self) -> None:
         (row,) = rows({16: {"name": "h1", "gate": "tbf", "version": "0"}})
         assert (row["name"], row["kernel"], row["offset_us"]) == ("h1", None, None)
