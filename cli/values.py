@@ -12,6 +12,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from topology.interface_names import is_interface_name
+
 FORMATS = (".png", ".svg", ".pdf")
 """What pictures can be written as."""
 
@@ -69,8 +71,8 @@ def operator() -> str:
 
 
 def interface_name(option: str, text: str) -> str:
-    """A name that an interface can have (the kernel's dev_valid_name), unchanged. Ends the command with an error otherwise."""
-    if not 0 < len(text.encode()) < 16 or text in (".", "..") or not text.isprintable() or set("/: ") & set(text):
+    """A name that an interface can have, unchanged. Ends the command with an error otherwise."""
+    if not is_interface_name(text):
         says = f"{text!r} is no interface's name; write 1 to 15 bytes without white space, slash and colon, such as eth1"
         raise click.BadParameter(says, param_hint=option)
     return text

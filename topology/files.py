@@ -39,6 +39,7 @@ that have names. Its links name switches and hosts as Baton learns them::
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
@@ -50,6 +51,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from topology import marked_yaml
 from topology.fabric import DEFAULT_PRIORITY, Fabric, FabricBuilder
+from topology.interface_names import LONGEST
 from topology.marked_yaml import Document, Value
 from topology.problems import FabricError, Problem
 from topology.sources import SwitchSource
@@ -194,6 +196,7 @@ class _Checker:
         self.partial = False
         self._document = document
         self._place: dict[str, tuple[str, int]] = {}  # a node's name -> section and position
+        self._long_names: set[str] = set()  # of switches whose ports may have them
 
     def refuse(self, path: marked_yaml.Path, text: str) -> None:
         self.problems.append(self._document.problem(path, text))
@@ -205,6 +208,8 @@ class _Checker:
         for at, raw in enumerate(self._entries(sections, "switches")):
             if switch := self._entry(_Switch, {}, ("switches", at), raw):
                 self._place.setdefault(switch.name, ("switches", at))
+                if switch.source == "snmp":
+                    self._long_names.add(switch.name)
                 fields = {"dpid": switch.dpid, "priority": switch.priority}
                 if self._refused(("switches", at), self.builder.add_switch, switch.name, **fields):
                     self._keep(self.builder.add_switch, switch.name)
@@ -219,6 +224,7 @@ class _Checker:
                     self._keep(add, host.name, [one for i, one in places if f"addresses[{i}]" not in refused])
         for at, raw in enumerate(self._entries(sections, "links")):
             if link := self._entry(_Link, {"rate": PLACEHOLDER_RATE}, ("links", at), raw):
+                self._check_ports(at, link)
                 ends = link.a, link.b, link.rate, link.a_port, link.b_port, link.reverse_rate
                 if not self.partial or (self._declare(at, "a", link.a) and self._declare(at, "b", link.b)):
                     self._refused(("links", at), self.builder.add_link, *ends)
@@ -305,6 +311,13 @@ class _Checker:
             add(*good)
         except FabricError:
             return  # its name is what was refused
+
+    def _check_ports(self, at: int, link: _Link) -> None:
+        """Only switches that answer SNMP have ports with longer names than interfaces have."""
+        for field, node, port in (("a_port", link.a, link.a_port), ("b_port", link.b, link.b_port)):
+            if port is not None and len(os.fsencode(port)) > LONGEST and node not in self._long_names:
+                text = f"{port!r} is longer than an interface's name; write at most {LONGEST} bytes"
+                self.refuse(("links", at, field), text)
 
     def _check_unicast(self, path: marked_yaml.Path, addresses: list[str]) -> None:
         for at, text in enumerate(addresses):

@@ -55,6 +55,8 @@ def check(store: str, settings: WebSettings) -> None:
         raise CannotServe(wrong)
     if (settings.cert is None) != (settings.key is None):
         raise CannotServe("cert, key: only one is given; give both, or neither")
+    if not all(name.strip(". ") for name in settings.names):
+        raise CannotServe("name: one is blank, and no browser could ask for it; write the host's name, or leave it out")
     for name, path in (("cert", settings.cert), ("key", settings.key)):
         try:
             missing = path is not None and not path.is_file()

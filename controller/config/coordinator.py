@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import Duration, File, Fraction, Section, or_none
+from controller.config.fields import Duration, File, Fraction, Interface, Section, or_none
 from controller.config.settings import Weight
 from controller.store.layout import LEAST_WEIGHT, MOST_WEIGHT
 from protocol.units import MICROSECOND_NS as US
@@ -36,7 +36,7 @@ def _weights(value: object) -> tuple[Weight, ...]:
 class CoordinatorSection(Section):
     """The coordinator: where it is attached, how it decides, when hosts stop waiting for it."""
 
-    interface: str = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
+    interface: Interface = Field(min_length=1, description="name the network interface towards the fabric, such as eth1")
     attachment: str = Field(
         pattern=r"^[^:\s]([^:]*[^:\s])?:[^:\s]([^:]*[^:\s])?$",
         description='say where the interface is plugged in, as "switch:port", such as "s1:5"',

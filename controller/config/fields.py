@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from topology.interface_names import is_interface_name
 from topology.units import parse_duration, parse_rate, parse_size
 
 Duration = Annotated[int, BeforeValidator(parse_duration)]
@@ -35,6 +36,16 @@ def _file(text: object) -> object:
 
 File = Annotated[Path, BeforeValidator(_file)]
 """The name of a file or of a directory."""
+
+
+def interface(text: str) -> str:
+    """The name of an interface, unchanged. Raises ValueError."""
+    if not is_interface_name(text):
+        raise ValueError(f"{text!r} is no interface's name, which has 1 to 15 bytes without white space, slash and colon")
+    return text
+
+
+Interface = Annotated[str, AfterValidator(interface)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from controller.config.fields import Section, Size, or_none
+from controller.config.fields import Section, Size, interface, or_none
 from controller.switch_queues.model import (
     FIRST_QUEUES,
     FIRST_RESERVED,
@@ -30,6 +30,14 @@ def _listed(value: object) -> object:
     return value if isinstance(value, list | tuple) else (value,)
 
 
+def _named(ports: tuple[NamedPort, ...]) -> tuple[NamedPort, ...]:
+    """Ports whose names an interface can have, unless they are patterns. Raises ValueError."""
+    for pattern, _ in ports:
+        if not set("*?[") & set(pattern):
+            interface(pattern)
+    return ports
+
+
 def _of_each_queue(values: Sequence[Number]) -> tuple[Number, ...]:
     if not 1 <= len(values) <= QUEUES:
         raise ValueError(f"has {len(values)} values, not one to {QUEUES}")
@@ -45,7 +53,7 @@ Reserved = Annotated[tuple[Packets, ...], BeforeValidator(_listed), AfterValidat
 class SwitchQueuesSection(Section):
     """Ports of switches on this machine, with the queues and the marking that Baton makes and keeps there."""
 
-    ports: Annotated[tuple[NamedPort, ...], BeforeValidator(named_ports)] = Field(
+    ports: Annotated[tuple[NamedPort, ...], BeforeValidator(named_ports), AfterValidator(_named)] = Field(
         description="write interface: rate, such as s1-eth*: 1Gbit"
     )
     buffer_packets: int = Field(100, ge=1, le=1_000_000, description="write a number of packets, such as 100")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.fields import Address, File, Section
 from controller.config.loopback import is_loopback
 
 FILES = ("cert", "key", "users")
+
+
+def _name(text: str) -> str:
+    """A host's name, or the end of names after a dot. Raises ValueError: no browser can ask for it."""
+    if not text.strip(". ") or len(text.split()) != 1:
+        raise ValueError(f"{text!r} is no host's name")
+    return text
 
 
 class WebSection(Section):
@@ -23,7 +30,9 @@ class WebSection(Section):
     key: File | None = Field(None, description="name the file with the certificate's private key, mode 0600")
     users: File = Field(Path("/etc/baton/users.json"), description="name the file of `baton user` and `baton token`")
     login_to_read: bool = Field(False, description="write true or false")
-    names: tuple[str, ...] = Field((), description="list the host names by which browsers ask for it")
+    names: tuple[Annotated[str, AfterValidator(_name)], ...] = Field(
+        (), description="list the host names by which browsers ask for it"
+    )
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:

@@ -99,6 +99,16 @@ def test_a_mistake_is_named_with_its_line_its_field_and_a_remedy(old: str, new: 
     assert all("; " in text and "\n" not in text for text in found)
 
 
+def test_a_port_with_a_longer_name_than_an_interface_has_is_told_unless_the_switch_answers_snmp() -> None:
+    longest, longer = "p" * 15, "GigabitEthernet1/0/1"
+    assert not said(GOOD.replace("a_port: up", f"a_port: {longest}"))
+    (problem,) = said(GOOD.replace("a_port: up", f"a_port: {longer}"))
+    assert problem.startswith(f"line 12: links[2].a_port: {longer!r} is longer than an interface's name; write at most 15")
+    managed = "- {name: s1, source: snmp, address: 10.0.0.11, credentials: snmp.yaml}"
+    assert not said(GOOD.replace("- s1", managed, 1).replace("a_port: up", f"a_port: {longer}"))
+    assert files.check("links: [{a: s1, b: s2, rate: 1G, b_port: éééééééé}]", partial=True)  # 16 bytes
+
+
 def test_every_mistake_is_listed_in_the_order_of_the_lines() -> None:
     text = GOOD.replace("100Mbit", "fast").replace("4096", "x").replace("10.0.0.2,", "10.0.0,").replace("b: no,", "b: yes,")
     assert [(problem.line, problem.field) for problem in files.check(text)] == [

@@ -20,6 +20,12 @@ def test_a_certificate_in_a_directory_of_others_is_one_line(monkeypatch: pytest.
         check("unix:///no.sock", WebSettings(host="0.0.0.0", cert=Path("/root/c.pem"), key=Path("/root/k.pem")))
 
 
+@pytest.mark.parametrize("name", ["", " ", "."])
+def test_a_blank_name_of_the_server_is_one_line(name: str) -> None:
+    with pytest.raises(CannotServe, match=r"^name: one is blank, .*; write the host's name"):
+        check("unix:///no.sock", WebSettings(names=("baton.example", name)))
+
+
 def test_an_address_that_is_no_name_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("c.pem", "k.pem"):
         (tmp_path / name).touch(mode=0o600)

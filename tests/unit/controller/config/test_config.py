@@ -208,6 +208,11 @@ class TestMistakes:
             (5, "coordinator.netns", "has a null byte", LEAST.strip() + '\n  netns: "a\\0b"\n'),
             (2, "openflow.tls.cert", "has a null byte", 'openflow:\n  tls: {cert: "a\\0b", key: k, ca: c}\n'),
             (2, "web.users", "has a null byte", 'web:\n  users: "a\\0b"\n'),
+            (2, "coordinator.interface", "'eth0123456789abc' is no", LEAST.strip().replace("c0", "eth0123456789abc")),
+            (2, "coordinator.interface", "'a b' is no interface's name", LEAST.strip().replace("c0", "a b")),
+            (2, "switch_queues.ports", "'s1-ethernet-0012' is no", "switch_queues:\n  ports: {s1-ethernet-0012: 1G}\n"),
+            (2, "web.names", "' ' is no host's name; list the host names", "web:\n  names: [baton.example, ' ']\n"),
+            (2, "web.names", "'' is no host's name; list the host names", "web:\n  names: ['']\n"),
             (1, "sources", "has a null byte", 'sources: [openflow, "bridge:a\\0b"]\n'),
         ],
     )
