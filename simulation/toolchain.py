@@ -36,6 +36,8 @@ DECIDING = (
 """What decides the result of a case, beside the case: another text of these may give another result."""
 MISSING = "ns-3 is not installed: run `make simulation`, or `pip install ns3` in Baton's environment"
 
+CACHE = "set XDG_CACHE_HOME to a directory that you may write, where the compiled simulator is kept"
+
 
 class ToolchainError(Exception):
     """ns-3 or a compiler is missing, or compiling failed; the text says what to do."""
@@ -100,13 +102,25 @@ def program(name: str) -> Path:
     compiler = _compiler()
     used = sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), ROOT / "agents/bpf/mcp.h"])
     digest = hashlib.sha256("\0".join([str(ns3), compiler, *(path.read_text() for path in used)]).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "baton" / "simulation" / digest
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    folder = _cache() / "baton" / "simulation" / digest
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = (folder / "lock").open("w")
+    except OSError as error:
+        raise ToolchainError(f"{folder} cannot be written: {error.strerror}; {CACHE}") from None
+    with opened as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / name).exists():
             _build(name, folder, ns3, compiler)
     return folder / name
+
+
+def _cache() -> Path:
+    """The user's directory for what can be made again. Raises ToolchainError: the user has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise ToolchainError(f"there is no home directory to compile the simulator in; {CACHE}") from None
 
 
 def _compiler() -> str:
