@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.experiment_time import make_room
-from cli.experiments import make_console, print_json, progress_bar
+from cli.experiments import make_console, print_json, progress_bar, write_text
 from cli.values import PICTURE, SEED, Number, named, refuse
 
 if TYPE_CHECKING:
@@ -272,8 +272,7 @@ def _xco(console: Console, number: int, control_delay: str, json_file: Path | No
 def _write(console: Console, found: dict[str, Any], path: Path) -> None:
     import json
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    write_text(json.dumps(found, indent=1), path)
     console.print(f"written: {path}", soft_wrap=True)
 
 

@@ -33,6 +33,7 @@ from playwright.sync_api import Browser, Page
 
 from bench.dashboard.page import WebServer, browser
 from controller.store.private_redis import PrivateRedis
+from emulation.files import write_whole
 from emulation.measuring.fidelity import CpuTimes
 from emulation.measuring.measure import percentile
 
@@ -145,8 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = json.dumps(run(options.hosts, options.flows), indent=1)
     sys.stdout.write(text + "\n")
     if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(text + "\n")
+        write_whole(options.json, text + "\n")
     return 0
 
 

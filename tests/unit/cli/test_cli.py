@@ -14,8 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from agents.config import REALTIME, AgentConfig
+from bench.dashboard import dashboard
+from cli import simulate
 from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
 from cli.experiment_time import Delay, make_room
+from cli.experiments import make_console
 from cli.main import COMMANDS, main
 from controller.config.coordinator import CoordinatorSection
 
@@ -406,6 +409,18 @@ def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeyp
     with pytest.raises(click.BadParameter, match="it is a directory; name another file"):
         make_room(Path())
     make_room(Path("/dev/null"))  # nor a pipe, such as a shell's >(program)
+
+
+def test_results_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is interrupted while it writes leaves the result that was there."""
+    file = tmp_path / "result.json"
+    file.write_text("the last result")
+    monkeypatch.setattr("emulation.files.Path.replace", lambda *_: None)
+    simulate._write(make_console(), {"figure": 23}, file)
+    assert file.read_text() == "the last result"
+    monkeypatch.setattr("bench.dashboard.dashboard.run", lambda *_: {"load_ms": 1})
+    assert dashboard.main(["--json", str(file)]) == 0
+    assert file.read_text() == "the last result"
 
 
 def test_a_file_without_an_end_is_no_configuration() -> None:
