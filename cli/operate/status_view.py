@@ -21,7 +21,8 @@ PAGE = 50
 NAMED = 10
 """Lines of one kind in the summary; it says how many more there are."""
 LONGEST_LINE = 10_000
-ALL = "baton status --json"
+ALL = "add --json"
+"""How the same command shows all; it keeps --store and --run-dir."""
 Row = tuple[str, Callable[[Mapping[str, Any]], Iterable[str]], str | Callable[[str], str]]
 """Of the summary: its name, the lines that it has for what was found, and their colour."""
 LACKING = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -98,7 +99,7 @@ def some(lines: Sequence[str], hint: str) -> list[str]:
 
 def lacks(error: Exception) -> str:
     """That a document in the store lacks something, and where to look."""
-    return printable(f"what the store holds lacks something ({type(error).__name__}: {error}); see `{ALL}`")
+    return printable(f"what the store holds lacks something ({type(error).__name__}: {error}); --json alone shows it")
 
 
 def _choice(one: Mapping[str, Any]) -> str:
@@ -151,7 +152,7 @@ def _policy(found: Mapping[str, Any]) -> list[str]:
 
 def _contended(found: Mapping[str, Any]) -> list[str]:
     links = [" -> ".join(map(str, link)) for link in found["coordinator"].get("contended", ())]
-    return [", ".join(some(links, "baton status --links --search contended")) or "no link: no host waits"]
+    return [", ".join(some(links, "add --links --search contended")) or "no link: no host waits"]
 
 
 def _slots(found: Mapping[str, Any]) -> list[str]:
@@ -174,7 +175,8 @@ def _bypass(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _drift(found: Mapping[str, Any]) -> list[str]:
     drift = _of_members(found, "drift")
-    return ["; ".join(drift[:3]) + "; `baton doctor --hosts` says more"] if drift else []
+    store = "" if found["processes"] else f" --store {found.get('store', '')}"  # without processes --store was given
+    return ["; ".join(drift[:3]) + f"; `baton doctor --hosts{store}` says more"] if drift else []
 
 
 def _unplaced(found: Mapping[str, Any]) -> list[str]:
@@ -366,7 +368,7 @@ COORDINATOR_ROWS: tuple[Row, ...] = (
     ("key", lambda found: _given(_key(found["coordinator"].get("key", {}))), _yellow_if("waits")),
     ("pauses", lambda found: _given(pfc_view.line(found["members"])), _yellow_if("storm now")),
     ("guests", lambda found: some(list(_guests(found["members"].values())), ALL), "default"),
-    ("suspect", lambda found: some(_of_members(found, "suspect", " "), "baton status --members --search suspect"), "red"),
+    ("suspect", lambda found: some(_of_members(found, "suspect", " "), "add --members --search suspect"), "red"),
     ("warning", lambda found: found["coordinator"].get("warnings", ()), "yellow"),
     ("warning", lambda found: some(_of_members(found, "warnings"), ALL), "yellow"),
     ("bypass", _bypass, "red"),

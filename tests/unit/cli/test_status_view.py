@@ -176,15 +176,24 @@ class TestManyMembers:
         coordinator = {"slice_ns": 1, "policy": "free", "epoch": 1, "contended": contended}
         show(FOUND | {"coordinator": coordinator, "override": "coordinate", "members": self.MEMBERS, "processes": {}})
         out = " ".join(capsys.readouterr().out.split())
-        assert "and 20 more: baton status --links --search contended" in out
-        assert "and 10 more: baton status --members --search suspect" in out
+        assert "and 20 more: add --links --search contended" in out
+        assert "and 10 more: add --members --search suspect" in out
+
+    def test_what_says_more_is_asked_of_the_same_store(self, capsys: pytest.CaptureFixture[str]) -> None:
+        members = {"9": {"name": "h9", "drift": ["x"]}}
+        found = {"coordinator": TestWidth.COORDINATOR, "override": "coordinate", "members": members}
+        show(FOUND | found | {"store": "redis://db.example:6379/0"})
+        out = " ".join(capsys.readouterr().out.split())
+        assert "`baton doctor --hosts --store redis://db.example:6379/0` says more" in out
+        show(FOUND | found | {"store": "unix:///s", "processes": {"redis": {"pid": 1, "restarts": 0}}})
+        assert "`baton doctor --hosts` says more" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_line_whose_document_lacks_something_says_so_and_the_others_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     lacking = {name: value for name, value in TestWidth.COORDINATOR.items() if name != "slice_ns"}
     show(FOUND | {"coordinator": lacking | {"warnings": ["the clock was set back"]}, "override": "coordinate"})
     out = " ".join(capsys.readouterr().out.split())
-    assert "policy can't be shown: what the store holds lacks something (KeyError: 'slice_ns'); see `baton status" in out
+    assert "policy can't be shown: what the store holds lacks something (KeyError: 'slice_ns'); --json alone shows it" in out
     assert "the clock was set back" in out
 
 
@@ -193,5 +202,5 @@ def test_a_list_whose_document_lacks_something_is_an_error_that_says_so(monkeypa
     monkeypatch.setattr("cli.operate.status.collect", lambda *_: lacking)
     told = CliRunner().invoke(status, ["--links", "--store", "unix:///nowhere.sock"])
     assert told.exit_code == 1 and told.output == (
-        "Error: what the store holds lacks something (KeyError: 'source'); see `baton status --json`\n"
+        "Error: what the store holds lacks something (KeyError: 'source'); --json alone shows it\n"
     )
