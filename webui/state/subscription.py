@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import orjson
+from webui.state.encoded import encoded
 
 _ID = re.compile(r"[0-9]{1,15}-[0-9]{1,9}")
 
@@ -51,7 +51,7 @@ class Subscription:
 def message(name: str, value: object, number: str | None = None) -> bytes:
     """A message of the stream (WHATWG HTML, server-sent events)."""
     head = f"event: {name}\n" if number is None else f"id: {number}\nevent: {name}\n"
-    return b"%bdata: %b\n\n" % (head.encode(), orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+    return b"%bdata: %b\n\n" % (head.encode(), encoded(value))
 
 
 def ids(text: str | None) -> tuple[str | None, str | None]:
