@@ -27,6 +27,7 @@ class Limiter:
     def wait_ns(self, name: str, *, now_ns: int) -> int:
         """Takes an attempt and returns 0; or, if none is left, returns how long to wait for one."""
         full_at_ns = max(self._full_at_ns.pop(name, now_ns), now_ns)
+        full_at_ns = min(full_at_ns, now_ns + self._full_ns)  # the clock may have been set back: none is emptier than empty
         wait_ns = full_at_ns + self._refill_ns - now_ns - self._full_ns
         if wait_ns > 0:
             self._full_at_ns[name] = full_at_ns

@@ -30,7 +30,7 @@ class Refusals:
 
     def note(self, user: str, origin: str, *, now_ns: int) -> int:
         """Counts a refused login; returns its number in this period if it is to be told now, else 0."""
-        if self._begun_ns is None:
+        if self._begun_ns is None or now_ns < self._begun_ns:  # the clock may have been set back
             self._begun_ns = now_ns
         if self._told < SINGLE:
             self._told += 1

@@ -20,6 +20,13 @@ class TestRefusals:
         assert refusals.sum(now_ns=2 * PERIOD_NS) == "" and refusals.end_ns() is None
         assert refusals.note("ann", "10.0.0.1", now_ns=2 * PERIOD_NS) == 1
 
+    def test_a_clock_that_is_set_back_holds_the_sum_back_no_longer_than_a_period(self) -> None:
+        refusals = Refusals()
+        for _ in range(SINGLE + 1):
+            refusals.note("ann", "10.0.0.1", now_ns=1_000 * PERIOD_NS)
+        refusals.note("ann", "10.0.0.1", now_ns=0)
+        assert "2 more logins were refused" in refusals.sum(now_ns=PERIOD_NS)
+
     def test_many_addresses_take_bounded_memory(self) -> None:
         refusals = Refusals()
         for at in range(SINGLE + 1_000):

@@ -20,6 +20,13 @@ class TestLimiter:
         assert limiter.wait_ns("a", now_ns=SECOND) == 0
         assert limiter.wait_ns("a", now_ns=SECOND) > 0
 
+    def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer_than_one_refill(self) -> None:
+        limiter = Limiter(burst=3, refill_ns=SECOND)
+        assert limiter.wait_ns("a", now_ns=10**6 * SECOND) == 0
+        assert limiter.wait_ns("a", now_ns=0) <= SECOND
+        assert limiter.wait_ns("a", now_ns=SECOND) == 0
+        assert 0 < limiter.wait_ns("a", now_ns=SECOND) <= SECOND
+
     def test_another_name_has_its_own_tries(self) -> None:
         limiter = Limiter(burst=1, refill_ns=SECOND)
         assert limiter.wait_ns("a", now_ns=0) == limiter.wait_ns("b", now_ns=0) == 0
