@@ -15,7 +15,7 @@ from webui.access.auth import audit, login_required
 from webui.http.api import poller
 from webui.http.commands import apply, change_of, describe
 from webui.http.errors import RequestRefused
-from webui.http.problems import BODIES, refusal
+from webui.http.problems import BODIES, LONGEST, refusal
 from webui.http.schema import ControlRequest, PolicyChange, Weight
 from webui.settings import STORE
 
@@ -29,19 +29,34 @@ def body(model: type[M]) -> M:
     if not request.is_json:
         raise RequestRefused("Content-Type: is not application/json", "send the body as application/json", 415)
     try:
-        value = json.loads(request.get_data())
+        value = json.loads(request.get_data(), object_pairs_hook=_once)
     except RecursionError:
         raise RequestRefused("body: nested too deeply", BODIES[model]) from None
     except json.JSONDecodeError as error:
         raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}", model) from None
     except UnicodeDecodeError as error:
         raise _no_json(f"byte {error.start}: no UTF-8", model) from None
+    except _Twice as error:
+        raise RequestRefused(f"{error}: is given twice", "leave one out") from None
     except ValueError:
         raise _no_json("a number has thousands of digits", model) from None
     try:
         return model.model_validate(value)
     except ValidationError as error:
         raise refusal(error, model) from None
+
+
+class _Twice(ValueError):
+    """An object has a field twice: which one was meant is not known. The text is its name."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name[:LONGEST].encode(errors="replace").decode())
+        found[name] = value
+    return found
 
 
 def _no_json(why: str, model: type[BaseModel]) -> RequestRefused:

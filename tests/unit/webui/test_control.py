@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,8 +10,25 @@ from flask import Flask
 
 from controller.store.store import StoreUnavailable
 from webui.http import control
+from webui.http.errors import RequestRefused
 from webui.http.schema import PolicyChange
 from webui.settings import STORE
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"override": "free", "override": "coordinate"}', "override"),
+        ('{"weights": [{"source": "h1", "weight": 2, "weight": 3}]}', "weight"),
+        ('{"\\ud800": 1, "\\ud800": 2}', "?"),
+    ],
+)
+def test_a_field_that_is_given_twice_is_refused_by_its_name(text: str, field: str) -> None:
+    with (
+        Flask("webui").test_request_context("/", method="PUT", data=text, content_type="application/json"),
+        pytest.raises(RequestRefused, match=rf"^{re.escape(field)}: is given twice$"),
+    ):
+        control.body(PolicyChange)
 
 
 def test_a_change_that_may_have_been_written_is_recorded_when_the_store_goes(monkeypatch: pytest.MonkeyPatch) -> None:
