@@ -244,8 +244,13 @@ def log_in() -> ResponseReturnValue:
 
 
 @auth.post("/logout")
-@login_required
 def logout() -> ResponseReturnValue:
+    """Leads to the page, as a visitor: a page that has been open for long, or another tab's, may log out again."""
+    return redirect("/", 303) if current_user() is None else _end_session()
+
+
+@login_required
+def _end_session() -> ResponseReturnValue:
     """Ends the session for good, also for anyone who copied its cookie, and for a web server that is started later."""
     if "id" in session:
         _of(current_app).store.sessions.end(session["id"])

@@ -61,6 +61,16 @@ class TestSessions:
         thief.set_cookie("baton", cookie.value)
         assert thief.get("/api/session").get_json()["user"] is None
 
+    def test_a_tab_of_an_ended_session_may_log_out_again(self, site: Site) -> None:
+        client = site.client()
+        log_in(client)
+        token = {"X-CSRF-Token": csrf(client)}
+        assert client.post("/logout", headers={"X-CSRF-Token": "of another site"}).status_code == 403
+        for _ in range(2):
+            answer = client.post("/logout", headers=token)
+            assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+        assert site.store.texts().count("ann: logged out") == 1
+
     def test_a_session_is_not_taken_over_from_before_the_login(self, site: Site) -> None:
         client = site.client()
         before = csrf(client)
