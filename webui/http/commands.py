@@ -16,6 +16,8 @@ from webui.state.poller import Poller, Reading
 
 SEEN_S = 3.0
 LOOK_S = 0.05
+NAMED = 20
+"""Weights of a change that its text names."""
 POLICIES = ("auto", "timeslice", "hybrid", "steps", "rate_limit", "weekly", "free")
 """The policies to offer while no coordinator publishes its own list."""
 OPERATIONS = {"policy": "policy", "slice": "slice_ns", "override": "override"}
@@ -76,8 +78,10 @@ def describe(change: PolicyChange) -> str:
     if change.slice_ns is not None:
         words.append(f"slice {change.slice_ns / 1e6:g} ms")
     if change.weights is not None:
-        listed = ", ".join(f"{w.source} -> {w.destination or 'all'} x{w.weight:g}" for w in change.weights)
-        words.append(f"weights {listed or 'none'}")
+        listed = [f"{w.source} -> {w.destination or 'all'} x{w.weight:g}" for w in change.weights]
+        if len(listed) > NAMED:  # a page gets the last hundred of these texts
+            listed = [*listed[:NAMED], f"{len(listed) - NAMED} more"]
+        words.append(f"weights {', '.join(listed) or 'none'}")
     return ", ".join(words)
 
 

@@ -109,3 +109,11 @@ class TestPolicies:
         table = re.search(r"const POLICIES = \{(.*?)\};", page.read_text(encoding="utf-8"))
         assert table is not None
         assert re.findall(r"(\w+): \"", table[1]) == list(POLICIES)
+
+
+def test_of_a_change_of_many_weights_the_text_names_the_first_and_says_how_many_more() -> None:
+    """Every page that opens gets the last hundred of these texts."""
+    weights = [Weight(source=f"{'h' * 60}{at}", destination="d" * 64, weight=2) for at in range(1_000)]
+    told = commands.describe(PolicyChange(weights=weights))
+    assert told.endswith(" x2, 980 more") and len(told) < 3_000
+    assert commands.describe(PolicyChange(weights=weights[:20])).count(" -> ") == 20
