@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections import deque
@@ -29,8 +30,9 @@ class Subscription:
             return b""
         self.ready.clear()
         found = []
-        while self.queue:
-            found.append(self.queue.popleft())
+        with contextlib.suppress(IndexError):  # the poller may empty the queue of a slow reader meanwhile
+            while self.queue:
+                found.append(self.queue.popleft())
         return b"".join(found)
 
     def call_when_ready(self, call: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from controller.store.feeds import Feeds, MembersRead, Snapshot
 from controller.store.store import Store, StoreUnavailable
 from webui.state.poller import Poller
+from webui.state.subscription import Subscription
 
 
 class StreamsOnly(Feeds):
@@ -175,3 +177,19 @@ def test_two_documents_that_lack_something_are_an_error(store: HalfGone, held: H
     held.documents |= {"policy": {"weights": 5}, "status": {"contended": 5}, "ports": {"links": [{}]}}
     with pytest.raises((KeyError, TypeError)):
         Poller(store).read(0)
+
+
+class Emptied(deque[bytes]):
+    """A queue that the poller empties between the reader's look and its grasp."""
+
+    def popleft(self) -> bytes:
+        found = super().popleft()
+        if self:
+            return found
+        raise IndexError("pop from an empty deque")
+
+
+def test_a_reader_whose_queue_is_emptied_while_it_takes_goes_on() -> None:
+    subscription = Subscription(None, Emptied())
+    subscription.put([b"a", b"b"])
+    assert subscription.take() == b"a" and subscription.take() == b""
