@@ -5,6 +5,9 @@ const RETRY_MS = [250, 500, 1000, 2000];
 const SILENT_MS = 3000;
 const NAMES = ["fabric", "state", "change", "schedule", "event", "audit"];
 
+/** Whether this state says only that the server can't read the store. */
+export const unread = (state) => Boolean(state?.problem?.error.startsWith("store"));
+
 /** A state, with what has changed since. */
 const joined = (state, change) => ({ ...state, ...change, groups: { ...state.groups, ...change.groups } });
 
@@ -17,6 +20,7 @@ export class Feed extends EventTarget {
     this.stateAt = null;
     this.polledAt = null;
     this.connected = false;
+    this.ended = false; // the login, without which this server tells nothing
     this.tries = 0;
     this.source = null;
   }
@@ -64,6 +68,7 @@ export class Feed extends EventTarget {
   async poll() {
     try {
       const answer = await fetch("/api/state");
+      this.ended = answer.status === 401;
       if (!answer.ok) return;
       this.take("state", await answer.json());
       this.polledAt = performance.now();
@@ -75,8 +80,11 @@ export class Feed extends EventTarget {
   /** Handles a message from the stream, or the answer to a GET. */
   take(name, detail) {
     if (name === "change") return this.last.state && this.take("state", joined(this.last.state, detail));
+    if (name === "state" && this.last.state && unread(detail)) { // what was known stays, and gets old
+      const { coordinator, problem } = detail;
+      detail = { ...this.last.state, coordinator, problem };
+    } else if (name === "state") this.stateAt = performance.now();
     if (name in this.last) this.last[name] = detail;
-    if (name === "state") this.stateAt = performance.now();
     this.dispatchEvent(new CustomEvent(name, { detail }));
     return undefined;
   }
@@ -93,6 +101,7 @@ export class Feed extends EventTarget {
 
   heard() {
     this.heardAt = performance.now();
+    this.ended = false;
     this.tries = 0;
     if (!this.connected) this.say(true);
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,6 +210,16 @@ class TestControls:
         with small.page("controls") as page:
             expect(page.locator("#override")).to_be_disabled()
             expect(page.locator(".login-first")).to_contain_text("Log in")
+
+    def test_a_page_whose_login_has_ended_says_so_and_logs_out(self, small: Dashboard) -> None:
+        with small.page("controls", user=True) as page:
+            page.context.clear_cookies()
+            page.click("#card-policy button")
+            expect(page.locator("#card-policy .done")).to_have_text(re.compile("Your login has ended, and nothing was changed"))
+            page.click("#account button")
+            expect(page.locator("#account a")).to_have_text("Log in")
+        assert all("401" in one for one in small.complaints)
+        small.complaints.clear()
 
     def test_the_override_opens_every_gate_after_it_was_confirmed_and_coordinates_again(self, small: Dashboard) -> None:
         store = small.feeder.feed.store

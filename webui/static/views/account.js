@@ -24,6 +24,7 @@ export async function control(body) {
       body: JSON.stringify(body),
     });
     const told = await answer.json().catch(() => ({}));
+    if (answer.status === 401) return { ok: false, taken: false, message: "Your login has ended, and nothing was changed. Reload the page, and log in." };
     if (answer.ok) return { ok: true, taken: told.taken !== false, message: told.text ?? "done" };
     return { ok: false, taken: false, message: told.error ? `${told.error}: ${told.remedy ?? ""}` : `The server refused the change (${answer.status}).` };
   } catch {

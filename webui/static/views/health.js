@@ -2,6 +2,7 @@
 
 import { $, h, s, text } from "../lib/dom.js";
 import { count, ms, percent } from "../lib/format.js";
+import { unread } from "../feed.js";
 
 const OLD_MS = 1500;
 const POLLED_MS = 4000;
@@ -42,6 +43,11 @@ export class Health {
   /** The banner's kind, title and remedy, and for how many milliseconds it is so, if known; empty if there is no trouble. */
   trouble(leader, old, now) {
     const feed = this.feed;
+    if (old && feed.ended) return ["bad", "Your login has ended: the page shows old data.", "Reload the page, and log in."];
+    if (feed.connected && feed.silentMs() <= OLD_MS && unread(feed.last.state)) {
+      const why = feed.last.state.problem;
+      return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination continues from memory; the page shows what was known before.`];
+    }
     if (old && feed.stateAt === null) {
       return feed.silentMs() > OLD_MS ? ["bad", "The dashboard's server has not answered yet.", "The page keeps trying. Make sure that `baton web` runs."] : [];
     }
@@ -54,8 +60,6 @@ export class Health {
         "The dashboard's server does not answer; the page keeps trying. Coordination does not depend on it.", Math.max(feed.silentMs(), now - feed.stateAt)];
     }
     if (leader && !leader.alive) {
-      const why = feed.last.state.problem;
-      if (why?.error.startsWith("store")) return ["bad", `The store can't be read: ${why.error}.`, `${why.remedy}. Coordination continues from memory.`];
       return ["bad", "No leader: every gate is open, hosts send freely.",
         "The supervisor starts another coordinator; if none comes, see `baton status` and coordinator.log.", this.aliveAt === null ? null : now - this.aliveAt];
     }

@@ -9,8 +9,10 @@ import signal
 
 from playwright.sync_api import expect
 
+from controller.store.store import StoreUnavailable
 from tests import needs
 from tests.emulation.webui.dashboard import Dashboard
+from webui.state.poller import lost
 
 pytestmark = [needs.CHROMIUM, needs.REDIS]
 
@@ -31,6 +33,24 @@ def test_a_page_without_news_does_not_look_well(small: Dashboard) -> None:
         expect(page).to_have_title("Baton", timeout=15_000)
 
 
+def test_while_the_store_is_away_the_page_shows_what_was_known_and_that_it_is_old(small: Dashboard) -> None:
+    """It said that no host had registered."""
+    gone = lost(StoreUnavailable("store unix:///s does not answer: start it"))
+    with small.page("members") as page:
+        rows = page.locator("#members .rows .row:not([hidden])")
+        expect(rows.first).to_be_visible()
+        tell = "gone => { const { feed } = window.baton; const take = feed.take.bind(feed); window.take = take;"
+        page.evaluate(f"{tell} feed.take = (name) => name === 'state' && take('state', gone) }}", gone)
+        expect(page.locator("#banner")).to_contain_text("The store can't be read: store unix:///s does not answer.")
+        expect(page.locator("html")).to_have_class(re.compile("stale"))
+        expect(page.locator("#facts .state")).to_have_text("no news")
+        expect(page.locator("#members")).not_to_contain_text("No host has registered")
+        expect(rows.first).to_be_visible()
+        page.evaluate("window.baton.feed.take = window.take")
+        expect(page.locator("#banner")).to_be_hidden()
+        expect(page.locator("html")).not_to_have_class(re.compile("stale"))
+
+
 def test_a_page_without_a_stream_says_so_and_shows_what_it_asks_for(small: Dashboard) -> None:
     with small.page() as page:
         page.route("**/api/stream*", lambda route: route.fulfill(status=503))
@@ -38,6 +58,19 @@ def test_a_page_without_a_stream_says_so_and_shows_what_it_asks_for(small: Dashb
         expect(page.locator("#banner")).to_contain_text("No live stream")
         expect(page.locator("html")).not_to_have_class(re.compile("stale"))
     small.complaints.clear()  # the console tells of each refused stream
+
+
+def test_where_reading_needs_a_login_a_page_whose_login_has_ended_says_so(small: Dashboard) -> None:
+    """It said that the server did not answer."""
+    with small.page() as page:
+        refused = {"status": 401, "content_type": "application/json", "body": "{}"}
+        page.route("**/api/state*", lambda route: route.fulfill(**refused))
+        page.route("**/api/stream*", lambda route: route.fulfill(**refused))
+        page.evaluate("window.baton.feed.open()")
+        expect(page.locator("#banner")).to_contain_text("Your login has ended: the page shows old data.")
+        page.unroute("**/api/stream*")
+        expect(page.locator("#banner")).to_be_hidden()
+    small.complaints.clear()  # the console tells of each refused request
 
 
 def test_a_members_late_slots_are_readable_after_a_week(small: Dashboard) -> None:
