@@ -1,6 +1,6 @@
 // The details of the selected node or link; without a selection, the busiest links.
 
-import { attribute, h, visible } from "../lib/dom.js";
+import { afterPress, attribute, h, visible } from "../lib/dom.js";
 import { arrow, bytes, count, ms, natural, offset, percent, rate } from "../lib/format.js";
 import { loadColour } from "../lib/scale.js";
 
@@ -26,6 +26,8 @@ export class Details {
     this.feed = app.feed;
     this.id = null;
     this.written = "";
+    this.next = null;
+    this.replaceSoon = afterPress(element, () => this.replace());
     this.found = null;
     app.feed.on("state", () => visible(element) && this.draw());
     app.onShow(() => this.draw());
@@ -68,9 +70,17 @@ export class Details {
     const next = h("div", {}, ...parts.filter(Boolean));
     if (next.innerHTML === this.written) return;
     this.written = next.innerHTML;
+    this.next = next;
+    this.replaceSoon();
+  }
+
+  /** Shows what was written last; the button keeps the focus, since loads change twice a second. */
+  replace() {
     const at = this.element.scrollTop;
-    this.element.replaceChildren(...next.childNodes);
+    const focused = this.element.contains(document.activeElement);
+    this.element.replaceChildren(...this.next.childNodes);
     this.element.scrollTop = at;
+    if (focused) this.element.querySelector("button")?.focus({ preventScroll: true });
     attribute(this.element, "data-of", this.id ?? "");
   }
 

@@ -48,3 +48,25 @@ def test_without_members_the_page_names_the_hosts_own_file_and_not_the_master_ke
     with small.page("members") as page:
         says = page.evaluate("window.baton.members.table.nothing().join()")
         assert "--key /etc/baton/host" in says and "/etc/baton/key" not in says
+
+
+@pytest.mark.parametrize("by", ["keyboard", "mouse"])
+def test_details_are_closed_though_they_change_while_the_button_is_reached(small: Dashboard, by: str) -> None:
+    """Loads change twice a second: the focus was lost each time, and so was a slow click."""
+    with small.page("fabric=h1") as page:
+        details = page.locator("#details")
+        expect(details.locator(".of")).to_have_text("h1")
+        close = details.locator("button")
+        close.focus()
+        if by == "mouse":
+            close.hover()
+            page.mouse.down()
+        page.evaluate(
+            "() => new Promise((done) => { let told = 0;"
+            " window.baton.feed.addEventListener('state', () => (told += 1) === 4 && done()); })"
+        )
+        if by == "mouse":
+            page.mouse.up()
+        else:
+            page.keyboard.press("Enter")
+        expect(details.locator(".of")).to_have_text("Busiest links")
