@@ -44,8 +44,7 @@ struct book {
     struct map by_number, by_pair;
     struct slot *chunks[CHUNKS]; /* so that more slots take no copying of those that are there */
     struct pair *pairs;
-    struct permission *taken;
-    uint32_t slots_top, slots_free, pairs_room, pairs_top, taken_room, cursor;
+    uint32_t slots_top, slots_free, pairs_room, pairs_top, cursor;
 };
 
 static int book_make(struct book *book) {
@@ -60,7 +59,6 @@ static void book_free(struct book *book) {
     for (uint32_t at = 0; at < CHUNKS; at++)
         free(book->chunks[at]);
     free(book->pairs);
-    free(book->taken);
     map_free(&book->by_number);
     map_free(&book->by_pair);
 }
@@ -283,11 +281,9 @@ static void book_left(struct book *book, int64_t node) {
             book->pairs[at] = (struct pair){.key = book->pairs[at].key};
 }
 
-/* What was permitted since the last call, in `taken`: returns for how many pairs. Pairs of which nothing more is to be known
- * are forgotten. */
-static uint32_t book_take(struct book *book, int64_t now_ns) {
-    uint32_t count = 0, left = 0;
-    for (uint32_t at = 0; at < book->slots_top; at++) {
+/* Counts until now what the slots among `most` records from a place on permit, and forgets what is over. */
+static void book_count_some(struct book *book, uint32_t from, uint32_t most, int64_t now_ns) {
+    for (uint32_t at = from; at < book->slots_top && most--; at++) {
         struct slot *slot = slot_at(book, at);
         if (!(slot->flags & OPEN))
             continue;
@@ -297,25 +293,32 @@ static uint32_t book_take(struct book *book, int64_t now_ns) {
             book_settle(book, slot);
         }
     }
-    if (book->taken_room < book->pairs_room) {
-        struct permission *more = realloc(book->taken, book->pairs_room * sizeof *more);
-        if (!more)
-            return 0;
-        book->taken = more;
-        book->taken_room = book->pairs_room;
-    }
-    map_clear(&book->by_pair);
-    for (uint32_t at = 0; at < book->pairs_top; at++) {
-        struct pair pair = book->pairs[at];
-        if (pair.touched)
-            book->taken[count++] = (struct permission){pair.key >> 16, pair.key & 0xffff, pair.credits, pair.rates};
-        struct slot *held = pair.rate_slot ? book_find(book, pair.rate_slot) : NULL;
-        if (held && held->flags & OPEN) {
-            book->pairs[left] = (struct pair){.rate_slot = pair.rate_slot, .key = pair.key};
-            map_put(&book->by_pair, pair.key, left++); /* there is room: there was */
+}
+
+static int book_has_rate(struct book *book, const struct pair *pair) {
+    struct slot *held = pair->rate_slot ? book_find(book, pair->rate_slot) : NULL;
+    return held && held->flags & OPEN;
+}
+
+/* What was permitted since the last time to `most` pairs before place *before, the last first: returns how many rows that is.
+ * Pairs to which nothing was permitted, and that have no rate, are forgotten: the last pair takes such a one's place. */
+static uint32_t book_take_some(struct book *book, uint32_t *before, uint32_t most, struct permission *taken) {
+    uint32_t count = 0, at = *before < book->pairs_top ? *before : book->pairs_top;
+    while (at && most--) {
+        struct pair *pair = &book->pairs[--at];
+        if (pair->touched) {
+            taken[count++] = (struct permission){pair->key >> 16, pair->key & 0xffff, pair->credits, pair->rates};
+            *pair = (struct pair){.rate_slot = pair->rate_slot, .key = pair->key};
+        } else if (!book_has_rate(book, pair)) {
+            map_drop(&book->by_pair, pair->key);
+            struct pair *last = &book->pairs[--book->pairs_top];
+            if (last != pair) {
+                *pair = *last;
+                map_move(&book->by_pair, pair->key, at);
+            }
         }
     }
-    book->pairs_top = left;
+    *before = at;
     return count;
 }
 

@@ -23,6 +23,8 @@ PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "cre
 SWEPT, PIECE = 512, 64
 """How many records one call of `overdue` looks at, at least, and how many while it holds the lock: 10 to 60 us. Each piece
 waits for a turn of the loop, while that is busy."""
+TAKEN = 128
+"""How many records, and how many pairs, `take` looks at while it holds the lock."""
 MOST_LOST = 1_024
 """One call of `overdue` ends with the piece in which it has found so many."""
 _SLOT = struct.Struct("8q")
@@ -49,6 +51,7 @@ class Book(SlotListener):
         self._row = (ctypes.c_int64 * 8)()
         self._sent_ns = ctypes.c_int64()
         self._found = (ctypes.c_uint64 * PIECE)()
+        self._taken = np.zeros(TAKEN, PERMISSION)
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -130,13 +133,18 @@ class Book(SlotListener):
     # -- what was permitted -------------------------------------------------------------------------------------------
 
     def take(self, now_ns: int) -> Bytes:
-        """The bytes permitted since the last call, by pair."""
-        with self._lock:
-            count = self._c.frames_take_permitted(self._state, now_ns)
-        if not count:
-            return Bytes({}, {})
-        length = count * PERMISSION.itemsize
-        found = np.frombuffer(ctypes.string_at(self._c.frames_permitted(self._state), length), PERMISSION).tolist()
+        """The bytes permitted since the last call, by pair. The loop may go on between pieces, and what it grants meanwhile
+        counts now or the next time."""
+        for at in range(0, self._c.frames_records(self._state), TAKEN):
+            with self._lock:
+                self._c.frames_count_permitted(self._state, at, TAKEN, now_ns)
+        pieces = [self._taken[:0]]
+        before = ctypes.c_uint32(self._c.frames_pairs(self._state))
+        while before.value:
+            with self._lock:
+                count = self._c.frames_take_permitted(self._state, ctypes.byref(before), TAKEN, self._taken.ctypes.data)
+            pieces.append(self._taken[:count].copy())
+        found = np.concatenate(pieces).tolist()
         credits = {(node, destination): max(0, size) for node, destination, size, _ in found}
         return Bytes(credits, {(node, destination): size for node, destination, _, size in found if size})
 

@@ -57,7 +57,6 @@ void *frames_offsets(struct frames *f) { return f->offsets; }
 void *frames_destinations(struct frames *f) { return f->destinations; }
 void *frames_sizes(struct frames *f) { return f->sizes; }
 void *frames_others(struct frames *f) { return f->others; }
-void *frames_permitted(struct frames *f) { return f->book.taken; }
 
 /* Tells of a member, whose window and figures the caller has put in its place. */
 void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint8_t *enrolment, const uint8_t *to_leader,
@@ -118,4 +117,13 @@ void frames_lost(struct frames *f, uint64_t number) { book_lost(&f->book, number
 
 void frames_left(struct frames *f, int64_t node) { book_left(&f->book, node); }
 
-uint32_t frames_take_permitted(struct frames *f, int64_t now_ns) { return book_take(&f->book, now_ns); }
+void frames_count_permitted(struct frames *f, uint32_t from, uint32_t most, int64_t now_ns) {
+    book_count_some(&f->book, from, most, now_ns);
+}
+
+/* How many pairs there are of which something is to be known. */
+uint32_t frames_pairs(const struct frames *f) { return f->book.pairs_top; }
+
+uint32_t frames_take_permitted(struct frames *f, uint32_t *before, uint32_t most, struct permission *taken) {
+    return book_take_some(&f->book, before, most, taken);
+}

@@ -94,6 +94,12 @@ static int map_put(struct map *map, uint64_t key, uint32_t place) {
     return 1;
 }
 
+/* A key that is in the map is at another place now. */
+static void map_move(struct map *map, uint64_t key, uint32_t place) {
+    struct part *part = map_part(map, key);
+    part->places[part_cell(part, key)] = place;
+}
+
 static void map_drop(struct map *map, uint64_t key) {
     struct part *part = map_part(map, key);
     uint32_t hole = part_cell(part, key);
@@ -107,15 +113,6 @@ static void map_drop(struct map *map, uint64_t key) {
             hole = at;
         }
     part->places[hole] = NOWHERE;
-}
-
-/* Forgets all keys, and keeps the room. */
-static void map_clear(struct map *map) {
-    for (uint32_t number = 0; number < PARTS; number++) {
-        struct part *part = &map->parts[number];
-        memset(part->places, 0xff, (part->mask + 1UL) * sizeof *part->places);
-        part->used = 0;
-    }
 }
 
 #endif

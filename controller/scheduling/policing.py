@@ -61,7 +61,7 @@ class Policing(Part):
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._yields: dict[int, int] = {}
         self._begun_ns: int | None = None
-        self._read_ns = 0
+        self._read_ns = self._forgot_ns = 0
         self._regulated = Groups()
         self._contended: frozenset[Hashable] = frozenset()
 
@@ -130,8 +130,8 @@ class Policing(Part):
     def _forget_unread(self, now_ns: int) -> None:
         """Where no ports are read, as without OpenFlow switches, nothing is summed up: a row for each pair that ever sent would
         remain, here and in the account of slots."""
-        if now_ns - self._read_ns > LONGEST_NS:
-            self._begun_ns = None
+        if now_ns - max(self._read_ns, self._forgot_ns) > LONGEST_NS:
+            self._forgot_ns, self._begun_ns = now_ns, None
             self._sent.clear()
             self._granting.permitted.take(now_ns)
 
