@@ -9,8 +9,8 @@ headers, query strings and cookies from a seeded generator. The client is one of
 * a *friend* with a valid token, whose requests may be granted, and may not fail.
 
 A forgery is accepted if the application answers one of the first two with a status below 400 to a method that changes something
-(except 308, by which the router redirects to another path), or if the store's override or policy has changed afterwards. A
-crash is an exception that leaves the application, or an answer of 500.
+(except 308, by which the router redirects to another path, and the way to the page for a stranger who logs out), or if the
+store's override or policy has changed afterwards. A crash is an exception that leaves the application, or an answer of 500.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 ELSEWHERE = 308
 """The router's answer to a path with doubled slashes: it has done nothing, and redirects the client to the right path."""
+TO_THE_PAGE = 303
+"""The answer to a stranger who logs out: there is no session to end."""
 CRASHES_KEPT = 5
 PASSWORD = "a password for the fuzzer"
 BODIES: tuple[Any, ...] = (
@@ -111,7 +113,7 @@ class _Site:
                 counts["crashes"] += 1
                 line = f"seed {seed}, run {counts['runs']}, {who} {request!r:.600}: {crash}"
                 crashes += [line][: CRASHES_KEPT - len(crashes)]
-            elif self._is_accepted(who, request["method"], answer.status_code):
+            elif self._is_accepted(who, request, answer.status_code):
                 counts["accepted_forgeries"] += 1
                 forgeries += [f"seed {seed}, run {counts['runs']}, {who} {request!r:.600}"][: CRASHES_KEPT - len(forgeries)]
         return {
@@ -126,10 +128,12 @@ class _Site:
             "first_forgeries": forgeries,
         }
 
-    def _is_accepted(self, who: str, method: str, status: int) -> bool:
+    def _is_accepted(self, who: str, request: dict[str, Any], status: int) -> bool:
         state = self._store.override(), self._store.policy()
         changed, self._granted = state != self._granted, state
-        return who != "friend" and (changed or (method not in SAFE and status < 400 and status != ELSEWHERE))
+        ended = who == "stranger" and request["path"] == "/logout" and status == TO_THE_PAGE  # no session: nothing to end
+        taken = request["method"] not in SAFE and status < 400 and status != ELSEWHERE and not ended
+        return who != "friend" and (changed or taken)
 
     def _request(self, generator: random.Random, who: str) -> dict[str, Any]:
         headers: list[tuple[str, str]] = []
