@@ -60,9 +60,14 @@ def end_on_sigterm() -> None:
             ending = True
             sys.exit(128 + number)
 
-    signal.signal(signal.SIGTERM, end)
+    handle_ends(end)
+
+
+def handle_ends(handler: Callable[[int, Any], object]) -> None:
+    """Has this handle SIGTERM, and SIGHUP (a terminal that is closed) unless `nohup` has it ignored."""
+    signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, end)
+        signal.signal(signal.SIGHUP, handler)
 
 
 def make_console() -> Console:

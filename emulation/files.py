@@ -6,13 +6,17 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file by renaming a complete one, so that an interrupt leaves no half of it; the directory is made if it is
-    missing. A device or a pipe is written to directly."""
+    """Writes a file by renaming a complete one, so that neither an interrupt nor a full disk leaves half of it; the directory
+    is made if it is missing. A device or a pipe is written to directly. Raises OSError: nothing is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
         path.write_text(text)
         return
     target = path.resolve()
     fresh = target.with_name(f"{target.name}.new")
-    fresh.write_text(text)
-    fresh.replace(target)
+    try:
+        fresh.write_text(text)
+        fresh.replace(target)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

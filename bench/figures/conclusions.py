@@ -319,14 +319,7 @@ def _queues(record: Record) -> Found:
     said = f"{counts[-1]} queues instead of {counts[0]} shorten the mean from {values[0]:.1f} to {values[-1]:.1f} ms"
     found = {f"{run['queues']} queues": run["completion"]["all"] for run in record["runs"]}
     checks = [Check(said, values[-1] < values[0]), *_left_open("load 0.8", found)]
-    return rows, f"Published in a picture only. {_sentence(checks)}"
-
-
-def _sentence(checks: Sequence[Check]) -> str:
-    """What was found, of a figure of which no published value is at hand: nothing is said to be as published."""
-    met, missed = ("; ".join(check.text for check in checks if check.holds is holds) for holds in (True, False))
-    text = "; but not: ".join(part for part in (met, missed) if part) if met else f"Not seen: {missed}"
-    return f"{text[0].upper()}{text[1:]}."
+    return rows, verdict(checks, "Published in a picture only.")
 
 
 def _starvation(record: Record) -> Found:
@@ -344,7 +337,7 @@ def _starvation(record: Record) -> Found:
     ends = "no starved flow is left" if bare is not None else "some starved flows are left"
     slower = found[False, False] is None or (bare is not None and bare < (found[False, False] or 0))
     through = Check(f"with ageing {ends} at the end, also without ECN", bare is not None)
-    return rows, f"No figure is published. {_sentence([through, Check('without ageing it takes longer', slower)])}"
+    return rows, verdict([through, Check("without ageing it takes longer", slower)], "No figure is published.")
 
 
 def _host_control(record: Record) -> Found:

@@ -15,6 +15,7 @@ from bench.figures.catalogue import Entry
 from bench.figures.conclusions import column, conclude
 from bench.figures.runner import State, read_state
 from bench.record import Experiment
+from emulation.files import write_whole
 from emulation.measuring.confidence import level_of
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -67,14 +68,7 @@ def write(entries: Sequence[Entry], results: Path, page: Path) -> list[Section]:
     commits = sorted({one.commit for one in sections if one.commit})
     finished = max((one.state.finished for one in sections), default="")
     text = template.render(sections=sections, counts=counts, commits=commits, finished=finished)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    fresh = page.with_name(f"{page.name}.new")
-    try:
-        fresh.write_text(text)
-        fresh.replace(page)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
+    write_whole(page, text)
     return sections
 
 

@@ -188,13 +188,15 @@ def concluded(
     return Experiment({**record, "compared": compared, "verdict": said}, measured.raw)
 
 
-def verdict(checks: Sequence[Check]) -> str:
-    """One sentence: which properties of the published figure ours has, and which it has not."""
+def verdict(checks: Sequence[Check], unpublished: str = "") -> str:
+    """One sentence: which properties of the published figure ours has, and which it has not. `unpublished`: a sentence before
+    it which says that no published value is at hand; then what is seen is not called as published."""
+    yes, no = (f"{unpublished} Seen", f"{unpublished} Not seen") if unpublished else ("As published", "Not as published")
     met = "; ".join(check.text for check in checks if check.holds)
     missed = "; ".join(check.text for check in checks if not check.holds)
     if not missed:
-        return f"As published: {met}."
-    return f"As published: {met}; but not: {missed}." if met else f"Not as published: {missed}."
+        return f"{yes}: {met}."
+    return f"{yes}: {met}; but not: {missed}." if met else f"{no}: {missed}."
 
 
 def select(runs: Sequence[Mapping[str, Any]], **place: object) -> Mapping[str, Any]:

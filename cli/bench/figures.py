@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from cli.experiment_time import NoVirtualTime
-from cli.experiments import make_console
+from cli.experiments import handle_ends, make_console
 
 HEAD = "figures"
 REPORT = "report.html"
@@ -94,9 +93,7 @@ def _measure(entries: list[Any], results: Path, jobs: int, again: bool) -> list[
 
     if kernel.find() is None and any(entry.virtual for entry in entries):
         raise NoVirtualTime("there is no kernel of virtual time: run `make virtual`")
-    signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it; else the figures would go on without us
-        signal.signal(signal.SIGHUP, _interrupt)
+    handle_ends(_interrupt)
     console = make_console()
     columns = (TextColumn("{task.description:45}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %  {task.fields[left]}"))
     with Progress(*columns, console=console, transient=True) as progress:

@@ -30,10 +30,9 @@ class Slots:
         """(end, number, booking) of slots whose end is not foreseen. Outdated entries are skipped, here and below."""
         self._running: list[tuple[int, int, Booking[Pair]]] = []
         """The same for slots whose end is foreseen and not reached."""
-        self.freed: dict[Resource[Pair], None] = {}
-        """The resources of which a booking ended since a selection looked last, or that carry more or less since."""
-        self.vacated: dict[Resource[Pair], None] = {}
-        """Those of which a booking ended before its time, or that carry more or less: slots may begin earlier there."""
+        self.freed: dict[Resource[Pair], bool] = {}
+        """The resources of which a booking ended since a selection looked last, or that carry more or less since; whether there
+        is room before its time, so that slots may begin earlier."""
         self.new = Resource[Pair](sys.maxsize)
         """Where pairs wait that have just begun to, had a slot, or have another path: it has room for all."""
         self._granted: dict[int, Slot] = {}
@@ -84,7 +83,7 @@ class Slots:
             booking.release()
             booking.owner.booking = None
             heapq.heappush(self._running, (end_ns, number, booking))
-            self._free(booking)
+            self._free(booking, early=False)
 
     def bring_forward(self, now_ns: int) -> None:
         """Lets slots that have not begun begin earlier where there is room before its time, the earliest first,
@@ -99,8 +98,7 @@ class Slots:
                         seen.add(booking.number)
                         heapq.heappush(ahead, (booking.start_ns, booking.number, booking))
 
-        collect(self.vacated)
-        self.vacated.clear()
+        collect(resource for resource, early in self.freed.items() if early)
         tries = FORWARD_AT_ONCE
         while ahead and tries:
             tries -= 1
@@ -135,34 +133,28 @@ class Slots:
         if pair.booking is booking:
             pair.booking = None
         del self._held[booking.number]
-        self.vacated.update((resource, None) for resource, _ in booking.takes)
-        self._free(booking)
+        self._free(booking, early=True)
 
     def revoke(self, booking: Booking[Pair]) -> None:
         """Drops a booking, and has its slot revoked at the host."""
         self._revoked.append(self._held[booking.number][1])
         self.drop(booking)
 
-    def recharge(self, resources: Iterable[Resource[Pair]]) -> None:
-        """Notes that these carry more or less."""
-        recharged = dict.fromkeys(resources)
-        self.vacated.update(recharged)
-        self.free(recharged)
-
-    def _free(self, booking: Booking[Pair]) -> None:
-        self.free(resource for resource, _ in booking.takes)
+    def _free(self, booking: Booking[Pair], *, early: bool) -> None:
+        self.free((resource for resource, _ in booking.takes), early=early)
         pair = booking.owner
         if pair.last != pair.granted:
             pair.before = pair.last, pair.host.last
             pair.last = pair.host.last = pair.granted
         self.loosen(pair)
 
-    def free(self, resources: Iterable[Resource[Pair]]) -> None:
-        """Has those which wait for these resources tried at the next selection."""
-        self.freed.update(dict.fromkeys(resources))
+    def free(self, resources: Iterable[Resource[Pair]], *, early: bool) -> None:
+        """Has those which wait for these resources tried at the next selection. `early`: there is room before its time."""
+        for resource in resources:
+            self.freed[resource] = early or self.freed.get(resource, False)
 
     def loosen(self, pair: Pair) -> None:
         """Has the pair tried at the next selection, unless it has a slot or a place in a line."""
         if pair.wanted and pair.placed and pair.booking is None and pair.entry is None:
             park(pair, self.new)
-            self.free((self.new,))
+            self.free((self.new,), early=False)

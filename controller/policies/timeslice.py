@@ -172,7 +172,7 @@ class Timeslice(Policy):
         for booking in held:
             booking.remove()
         self._slots.book_again(held)
-        self._slots.recharge(changed)
+        self._slots.free(changed, early=True)
 
     def set_regulated(self, pairs: Regulated, *, now_ns: int) -> None:
         """Revokes slots of pairs that are no longer regulated."""
@@ -199,7 +199,7 @@ class Timeslice(Policy):
             pair.deadline_bytes = deadline.get(pair.destination, 0) if pair.wanted else 0
             hasten(pair)
             if pair.urgent and pair.entry is not None and pair.line is self._slots.new:
-                self._slots.free((self._slots.new,))
+                self._slots.free((self._slots.new,), early=False)
 
     def yielded(
         self, node: int, destination: int, slot: int, *, now_ns: int, backlog_bytes: int = 0, unspent_bytes: int = 0
@@ -348,7 +348,6 @@ class Timeslice(Policy):
 
     def _end_selection(self) -> None:
         self._slots.freed.clear()
-        self._slots.vacated.clear()
         self._attempts.clear()
         self._first.clear()
         self._oldest.clear()
@@ -422,7 +421,7 @@ class Timeslice(Policy):
         if pair is None or (slot := pair.newest) is None or slot.slot != number:
             return
         pair.newest = None
-        if not slot.bytes or not unspent_bytes:
+        if not slot.bytes or not unspent_bytes or not pair.placed:
             pair.used_ns = 0
             return
         least_ns, length_ns = self.terms.least_ns(pair), slot.end_ns - slot.start_ns

@@ -492,9 +492,9 @@ class TestConclusions:
             runs[2]["starved"] = [{"fct_ms": last_ms}]
             return conclude("karuna-starvation", {"runs": runs}).verdict
 
-        assert queues(90, 60).startswith("Published in a picture only. 8 queues instead of 2 shorten")
+        assert queues(90, 60).startswith("Published in a picture only. Seen: 8 queues instead of 2 shorten")
         assert queues(60, 90).startswith("Published in a picture only. Not seen: 8 queues instead of 2")
-        assert starvation(9.0).startswith("No figure is published. With ageing no starved flow is left")
+        assert starvation(9.0).startswith("No figure is published. Seen: with ageing no starved flow is left")
         assert "Not seen: with ageing some starved flows are left" in starvation(None)
 
     def test_every_figure_without_a_verdict_of_its_own_has_a_comparison(self) -> None:

@@ -35,7 +35,7 @@ void core_backlogs(struct core *core, int64_t now, uint32_t count, const uint32_
 			core->pairs[pair].deadline = core->pairs[pair].wanted ? deadlines[at] : 0;
 			hasten(core, pair);
 			if (urgent(&core->pairs[pair]) && core->pairs[pair].entered && core->pairs[pair].line == NEW)
-				note_freed(core, NEW);
+				note_freed(core, NEW, false);
 		}
 	}
 }
@@ -47,7 +47,7 @@ static void learn_use(struct core *core, uint32_t at, const struct returned *ret
 	if (!pair->newest || pair->newest != (uint64_t)returned->slot)
 		return;
 	pair->newest = 0;
-	if (!pair->newest_bytes || !returned->unspent_bytes) {
+	if (!pair->newest_bytes || !returned->unspent_bytes || !pair->placed) {
 		pair->used = 0;
 		return;
 	}

@@ -11,7 +11,6 @@ static void displace(struct core *core)
 	core->line_count = core->attempts.count = 0;
 	core->free_lines = NONE;
 	forget_freed(core);
-	forget_vacated(core);
 	end_round(core);
 	for (uint32_t at = core->first_slot; at != NONE; at = core->bookings[at].after)
 		core->bookings[at].stamp += core->bookings[at].stamp & 1;
@@ -222,7 +221,6 @@ void core_recharge(struct core *core, int64_t now, uint32_t count, const uint32_
 	book_again(core, held);
 	for (uint32_t one = 0; one < count; one++) {
 		core->resources[links[one]].recharged = false;
-		note_freed(core, links[one]);
-		note_vacated(core, links[one]);
+		note_freed(core, links[one], true);
 	}
 }

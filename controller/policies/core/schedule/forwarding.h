@@ -20,9 +20,9 @@ static void collect_ahead(struct core *core, uint32_t number)
 static void bring_forward(struct core *core)
 {
 	core->forwarding++;
-	for (uint32_t one = 0; one < core->vacated_count; one++)
-		collect_ahead(core, core->vacated[one]);
-	forget_vacated(core);
+	for (uint32_t one = 0; one < core->freed_count; one++)
+		if (core->resources[core->freed[one]].early)
+			collect_ahead(core, core->freed[one]);
 	for (uint32_t tries = FORWARD_AT_ONCE; core->ahead.count && tries; tries--) {
 		struct due due = dues_pop(&core->ahead);
 		struct booking *booking = &core->bookings[due.booking];

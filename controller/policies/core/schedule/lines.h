@@ -14,13 +14,16 @@ static inline bool urgent(const struct pair *pair)
 	return pair->deadline && pair->hurried < HURRIED_TURNS * pair->turn;
 }
 
-static void note_freed(struct core *core, uint32_t resource)
+/* Has those which wait for a resource tried. `early`: there is room before its time, so slots may begin earlier. */
+static void note_freed(struct core *core, uint32_t number, bool early)
 {
-	if (core->resources[resource].freed)
+	struct resource *resource = &core->resources[number];
+	resource->early |= early;
+	if (resource->freed)
 		return;
-	core->resources[resource].freed = true;
+	resource->freed = true;
 	GROW(core->freed, core->freed_room, core->freed_count + 1);
-	core->freed[core->freed_count++] = resource;
+	core->freed[core->freed_count++] = number;
 }
 
 static uint32_t line_of(struct core *core, uint32_t number, int64_t need, uint32_t of)

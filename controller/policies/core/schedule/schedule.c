@@ -97,7 +97,7 @@ void core_free(struct core *core)
 	weights_free(&core->weights);
 	void *arrays[] = {
 		core->nodes, core->pairs, core->resources, core->lines, core->links, core->unplaced,
-		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->vacated, core->oldest,
+		core->bookings, core->ends.items, core->running.items, core->due, core->freed, core->oldest,
 		core->attempts.items, core->ahead.items, core->granted, core->grants, core->revokes,
 		core->sorted, core->fresh, core->gone,
 	};

@@ -10,26 +10,10 @@ static void end_round(struct core *core)
 	core->round++;
 }
 
-static void note_vacated(struct core *core, uint32_t resource)
-{
-	if (core->resources[resource].vacated)
-		return;
-	core->resources[resource].vacated = true;
-	GROW(core->vacated, core->vacated_room, core->vacated_count + 1);
-	core->vacated[core->vacated_count++] = resource;
-}
-
-static void forget_vacated(struct core *core)
-{
-	for (uint32_t one = 0; one < core->vacated_count; one++)
-		core->resources[core->vacated[one]].vacated = false;
-	core->vacated_count = 0;
-}
-
 static void forget_freed(struct core *core)
 {
 	for (uint32_t one = 0; one < core->freed_count; one++)
-		core->resources[core->freed[one]].freed = false;
+		core->resources[core->freed[one]].freed = core->resources[core->freed[one]].early = false;
 	core->freed_count = 0;
 }
 
@@ -39,16 +23,16 @@ static void loosen(struct core *core, uint32_t at)
 	if (!pair->wanted || !pair->placed || pair->booking != NONE || pair->entered)
 		return;
 	park(core, at, NEW);
-	note_freed(core, NEW);
+	note_freed(core, NEW, false);
 }
 
-static void free_resources(struct core *core, const struct booking *booking)
+static void free_resources(struct core *core, const struct booking *booking, bool early)
 {
 	struct pair *pair = &core->pairs[booking->pair];
 	struct node *node = &core->nodes[pair->node];
 	for (uint32_t take = 0; take < pair->links; take++)
-		note_freed(core, core->links[(size_t)booking->pair * core->links_most + take]);
-	note_freed(core, node->resource);
+		note_freed(core, core->links[(size_t)booking->pair * core->links_most + take], early);
+	note_freed(core, node->resource, early);
 	if (pair->last != pair->granted) {
 		pair->before_last = pair->last;
 		pair->before_host = node->last;
@@ -103,10 +87,7 @@ static void drop(struct core *core, uint32_t at)
 	unbook(core, at);
 	if (pair->booking == at)
 		pair->booking = NONE;
-	for (uint32_t take = 0; take < pair->links; take++)
-		note_vacated(core, core->links[(size_t)booking->pair * core->links_most + take]);
-	note_vacated(core, core->nodes[pair->node].resource);
-	free_resources(core, booking);
+	free_resources(core, booking, true);
 	forget_booking(core, at);
 }
 
@@ -149,9 +130,8 @@ static void fetch(struct core *core, const struct due *list, uint32_t at, uint32
 		__builtin_prefetch(booking, 1);
 		__builtin_prefetch((const char *)booking + LINE, 1);
 	}
-	if (at + 2 * AHEAD < count) {
+	if (at + 2 * AHEAD < count)
 		fetch_pair(core, core->bookings[list[at + 2 * AHEAD].booking].pair);
-	}
 	for (uint32_t near = 1; near <= 2; near++) {
 		if (at + near * AHEAD / 2 >= count)
 			return;
@@ -177,7 +157,7 @@ static void foresee(struct core *core, int64_t instant)
 		release(core, due.booking);
 		core->pairs[booking->pair].booking = NONE;
 		dues_push(&core->running, due);
-		free_resources(core, booking);
+		free_resources(core, booking, false);
 	}
 }
 

@@ -52,7 +52,7 @@ struct resource {
 	int64_t capacity, reserved, settled;
 	struct point *points;                        /* in the order of their instants */
 	uint32_t point_count, lines;
-	bool freed, vacated, recharged; /* recharged: its capacity is another than a moment ago */
+	bool freed, early, recharged; /* early: freed before its time; recharged: its capacity is another than a moment ago */
 	/* what a booking reads */
 	struct span *spans; /* in the order in which they were booked; those that are over are swept out now and then */
 	uint32_t count, room, point_room;
@@ -150,7 +150,7 @@ struct core {
 	int64_t now;
 	/* what is to be tried, and what came of it */
 	uint32_t tries, left; /* attempts, and grants, that are left in this plan */
-	uint32_t *freed, freed_count, freed_room, *vacated, vacated_count, vacated_room;
+	uint32_t *freed, freed_count, freed_room;
 	/* whom a selection that is not over tries next, and its instant; those who waited longest for what was freed in a round, from when
 	 * it began, and the first new pair that got a slot */
 	struct attempts attempts;

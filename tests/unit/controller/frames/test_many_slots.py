@@ -9,8 +9,9 @@ from random import Random
 import numpy as np
 
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
-from controller.frames.book import Book
+from controller.frames.book import TAKEN, Book
 from controller.frames.frames import Frames
+from controller.policies.base import Slot
 from controller.policies.compiled.batches import SLOT
 
 MANY, FIRST = 160_000, 1_800_000_000_000_000_000
@@ -48,3 +49,32 @@ def test_every_slot_is_found_while_others_come_and_go() -> None:
             book.revoked(known.pop(), 0)
     assert all(book.awaited(slot) for slot in known)
     assert not any(book.awaited(slot) for slot in range(FIRST, FIRST + 60_000) if slot not in known)
+
+
+def test_what_was_permitted_to_many_pairs_is_taken_once_and_the_pairs_are_forgotten() -> None:
+    """In pieces, between which others are granted something. Some pairs have rates, which go on."""
+    dice, frames = Random(2), Frames(LEADER_MAC, EPOCH, 7)
+    library, state = frames.shared()
+    book, pairs, ends_ns = Book(library, state or 0, frames.lock), 3 * TAKEN, 10_000_000_000
+    credits, rates, number = dict[tuple[int, int], int](), dict[tuple[int, int], int](), 1
+
+    def take(now_ns: int) -> None:
+        for sums, taken in zip((credits, rates), book.take(now_ns), strict=True):
+            for pair, size in taken.items():
+                sums[pair] = sums.get(pair, 0) + size
+
+    for now_ns in (0, 1_000_000_000, 2_000_000_000):
+        for of in dice.sample(range(pairs), pairs // 2):
+            rate_bps = 8_000 if of % 3 == 0 else 0
+            end_ns = ends_ns if rate_bps else now_ns + 1
+            book.granted(Slot(number, 16 + of, 15, now_ns, end_ns, 0 if rate_bps else 7, rate_bps, 0), end_ns, now_ns)
+            number += 1
+        take(now_ns + 500_000_000)
+    assert library.frames_pairs(state) >= sum(size > 0 for size in rates.values()) > TAKEN / 2
+    assert sum(credits.values()) % 7 == 0 and TAKEN < sum(size > 0 for size in credits.values()) <= pairs
+    take(ends_ns + 10_000_000_000)
+    expected = {pair: size for pair, size in rates.items() if size}
+    assert expected and all(1_000 * 8 <= size <= 1_000 * 10 for size in expected.values()), "until the end, however often taken"
+    for _ in range(2):
+        assert not any(any(sums.values()) for sums in book.take(ends_ns + 20_000_000_000))
+    assert library.frames_pairs(state) == 0

@@ -283,6 +283,26 @@ def test_a_backlog_without_a_deadline_begins_no_selection_anew(seed: int) -> Non
         assert plans[0] == plans[1]
 
 
+@pytest.mark.parametrize("away_ns", [0, 40 * MS])
+def test_what_is_said_of_a_pair_without_a_place_changes_no_turn(away_ns: int) -> None:
+    """Its host carries nothing for a while. Half of its slot was given back then, or it waited for nothing, and comes back."""
+    both, said = (Timeslice(), compiled()), list[Plan]()
+    for policy in both:
+        policy.set_network(star(4), now_ns=MS)
+        policy.set_regulated({FIRST: frozenset({FIRST + 1})}, now_ns=MS)
+        policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=MS)
+        [slot] = policy.plan(now_ns=MS, horizon_ns=MS).grants
+        policy.set_network(star(4, rates={FIRST: 0}), now_ns=MS)
+        left = 0 if away_ns else 5000
+        policy.yielded(FIRST, FIRST + 1, slot.slot, now_ns=MS, backlog_bytes=left, unspent_bytes=slot.bytes // 2)
+        now_ns = 2 * MS + away_ns
+        policy.backlog(FIRST, {FIRST + 1: 5000}, now_ns=now_ns)
+        policy.set_network(star(4), now_ns=now_ns)
+        said.append(policy.plan(now_ns=now_ns, horizon_ns=now_ns))
+    assert said[0] == said[1]
+    assert [slot.end_ns - slot.start_ns for slot in said[0].grants] == [2 * MS]
+
+
 def test_a_slot_that_nobody_has_may_be_given_back_where_one_is_over() -> None:
     """So hosts say that a pair begins to wait (`BatchPolicy.begin`): it must not be taken for the slot before."""
     both, senders = (Timeslice(), compiled()), range(FIRST, FIRST + 16, 2)
