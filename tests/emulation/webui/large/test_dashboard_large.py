@@ -107,7 +107,7 @@ class TestTheFabric:
             assert page.evaluate("before.isConnected")
             page.mouse.move(1, 1)
             page.mouse.up()
-            page.wait_for_function("!before.isConnected")
+            wait_for(lambda: not page.evaluate("before.isConnected"), "the fabric drawn anew")
 
     @pytest.mark.parametrize("width", [390, 1280])
     def test_no_name_is_cut_off_and_no_view_scrolls_sideways(self, large: Dashboard, width: int) -> None:

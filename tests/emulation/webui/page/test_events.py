@@ -19,7 +19,7 @@ def test_new_events_take_the_place_of_the_oldest_ones(small: Dashboard) -> None:
         store.publish_event("n", "info", f"number {number}.")
     with small.page("events") as page:
         expect(page.locator("#events li").first).to_contain_text(f"number {EVENTS_KEPT - 1}.")
-        page.wait_for_function("document.querySelectorAll('#events li').length === 200")
+        expect(page.locator("#events li")).to_have_count(200)
         for number in range(EVENTS_KEPT, EVENTS_KEPT + 20):
             store.publish_event("n", "info", f"number {number}.")
         expect(page.locator("#events li").first).to_contain_text(f"number {EVENTS_KEPT + 19}.")

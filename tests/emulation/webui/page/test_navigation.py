@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import needs
-from tests.emulation.webui.dashboard import Dashboard
+from tests.emulation.webui.dashboard import Dashboard, wait_for
 
 pytestmark = [needs.CHROMIUM, needs.REDIS]
 
@@ -17,7 +17,7 @@ def test_the_link_that_skips_the_navigation_stays_in_the_view(small: Dashboard) 
     with small.page("flows") as page:
         page.locator(".skip").focus()
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash === '#main'")
+        wait_for(lambda: page.evaluate("location.hash") == "#main", "the link followed")
         expect(page.locator("body")).to_have_attribute("data-view", "flows")
         page.keyboard.press("Tab")
         assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
