@@ -22,8 +22,6 @@ PAUSE_NS = 1_000_000
 """How long a flow is closed, and then open; a PFC frame pauses for at least 3.3 ms at up to 10 Gb/s."""
 SETTLE_NS = 60_000_000
 """By then the host knows every flow, and its caches are warm."""
-STALLED_SHARE = 0.05
-"""A run is disturbed if more than this share of its commands met a sender that did not run."""
 
 
 class Cell(NamedTuple):
@@ -59,11 +57,8 @@ def run(
             given = commands()
         arrivals = made.capture.arrivals()
     delays = measure(given, arrivals)
-    total = len(delays.off_ns) + delays.stalled
-    disturbed = []
-    if not total or delays.stalled > STALLED_SHARE * total:
-        text = f"{delays.stalled} of {total} commands met a sender that did not run"
-        disturbed.append(Disturbance(text, delays.stalled / total if total else 1.0, figures=("delay",)))
+    lost = len(control.issued) - len(given)
+    disturbed = delays.disturbances(lost)
     if arrivals.lost:
         disturbed.append(Disturbance(f"the capture lost {arrivals.lost} packets", 0.0, figures=("delay",)))
     return {
@@ -71,7 +66,7 @@ def run(
         "flows": cell.flows,
         "turn_us": turn_us(arrivals),
         "packets_per_second": round(made.sent_packets / cell.seconds),
-        "commands_lost": len(control.issued) - len(given),
+        "commands_lost": lost,
         **delays.to_dict(),
         "trust": made.trust(*disturbed, busy=busy),
     }

@@ -19,12 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.host_control.capture import Arrivals
+from emulation.measuring.confidence import Disturbance
 from emulation.measuring.measure import mean, percentile
 
 STALL_TURNS = 4
 """A sender that sent no packet of a flow for so many turns did not run."""
 INTERRUPTED_NS = 200_000
 """A partner that shares the sender's processor interrupts it to send; a sender that pauses so long still counts as running."""
+STALLED_SHARE = 0.05
+"""A run is disturbed if more than this share of its commands met a sender that did not run."""
+MISSED_SHARE = 0.01
+"""As much as `statistics` leaves out at each end: so many commands without effect may change the percentiles that it shows."""
 LONGEST_ON_NS = 5_000_000
 """A flow that is not open after this was not opened."""
 
@@ -64,6 +69,19 @@ class Delays:
             self.never_opened + other.never_opened,
             self.stalled + other.stalled,
         )
+
+    def disturbances(self, lost: int = 0) -> list[Disturbance]:
+        """What the delays do not show, though the commands were given; `lost`: those that did not come to the host."""
+        measured = len(self.off_ns) + self.never_closed
+        total, found = measured + self.stalled, []
+        if not total or self.stalled > STALLED_SHARE * total:
+            text = f"{self.stalled} of {total} commands met a sender that did not run"
+            found.append(Disturbance(text, self.stalled / total if total else 1.0, figures=("delay",)))
+        missed = self.never_closed + self.never_opened + lost
+        if measured and missed > MISSED_SHARE * 2 * measured:
+            text = f"{missed} of {2 * measured} commands to close or open had no effect, or did not come"
+            found.append(Disturbance(text, min(1.0, missed / (2 * measured)), figures=("missed",)))
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; delays in microseconds."""

@@ -67,6 +67,7 @@ DIRECTIONS = {
     "drops": "drops at the port: too few, since frames were lost before they came there",
     "late": "drops and ping times: too many and too long, since slots overlapped",
     "delay": "delays: too long",
+    "missed": "longest delays: too short, since a command without effect has none",
     "queue": "queues and ping times: off by about a packet's time",
 }
 

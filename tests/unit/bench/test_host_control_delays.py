@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from bench.host_control import weeks
 from bench.host_control.capture import Arrivals
 from bench.host_control.days import Plan, residual
-from bench.host_control.delays import Command, measure, packets, statistics, turn_us
+from bench.host_control.delays import Command, Delays, measure, packets, statistics, turn_us
+from emulation.measuring.confidence import Level, judge
+from emulation.measuring.fidelity import Fidelity
 from protocol.bodies.host_control import Transport
 
 US, MS = 1_000, 1_000_000
+QUIET = Fidelity(idle=0.5, steal=0.0)
 
 
 def arrivals(*packets_of: tuple[int, int]) -> Arrivals:
@@ -172,6 +175,31 @@ class TestDays:
         assert found.after_remap == (1,)
         assert sum(found.after_off) == 0
         assert found.idle_days == 14
+
+
+class TestTheConfidence:
+    """What a cell's delays do not show lowers how far it is trusted."""
+
+    def test_commands_that_had_their_effect_are_no_disturbance(self) -> None:
+        assert Delays(off_ns=(1,) * 100, on_ns=(1,) * 100).disturbances() == []
+
+    @pytest.mark.parametrize(("delays", "lost"), [
+        (Delays(off_ns=(1,) * 90, on_ns=(1,) * 90, never_closed=10), 0),
+        (Delays(off_ns=(1,) * 100, on_ns=(1,) * 90, never_opened=10), 0),
+        (Delays(off_ns=(1,) * 100, on_ns=(1,) * 100), 10),
+    ])  # fmt: skip
+    def test_commands_without_effect_are_told_with_their_share(self, delays: Delays, lost: int) -> None:
+        (one,) = delays.disturbances(lost)
+        assert (one.text.split(" of ")[0], one.share) == ("10", 0.05)
+        assert judge(QUIET, more=[one]).level is Level.INDICATIVE
+
+    def test_a_gate_that_never_closes_is_no_good_measurement(self) -> None:
+        (one,) = Delays(never_closed=20).disturbances()
+        assert one.share == 0.5
+
+    @pytest.mark.parametrize("delays", [Delays(), Delays(off_ns=(1,) * 9, stalled=1)])
+    def test_a_sender_that_did_not_run_is_told(self, delays: Delays) -> None:
+        assert "did not run" in delays.disturbances()[0].text
 
 
 def test_the_table_does_not_name_as_a_range_what_the_published_range_is_not() -> None:
