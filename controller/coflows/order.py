@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from controller.coflows import attained_service, bottleneck_order, service_limits
 from controller.coflows.coflow import Coflow, Flow
-from controller.coflows.deadlines import REFUSED, Deadlines, Port, Verdict, demand_of
+from controller.coflows.deadlines import REFUSED, Deadlines, InnerLinks, Port, Verdict, demand_of
 from controller.coflows.queues import DEADLINE_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
 
@@ -47,8 +47,14 @@ class Place(NamedTuple):
 class CoflowOrder:
     """Keeps the open coflows, what hosts have sent for them, and the sizes of those that were closed."""
 
-    def __init__(self, rate_bps: Callable[[str], int], first_bytes: float | None = None) -> None:
+    def __init__(
+        self,
+        rate_bps: Callable[[str], int],
+        first_bytes: float | None = None,
+        inner_links: InnerLinks = lambda source, destination: {},
+    ) -> None:
         """`rate_bps`: of a host's link. `first_bytes`: the first limit of attained service; None: found from sizes.
+        `inner_links`: those between switches, which deadlines need as well.
 
         Raises ValueError: a limit that is not above 0.
         """
@@ -68,7 +74,7 @@ class CoflowOrder:
         self._reports = False
         """Whether any host has reported bytes of coflows."""
         self.sent = SentBytes()
-        self.deadlines = Deadlines(rate_bps)
+        self.deadlines = Deadlines(rate_bps, inner_links)
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
         """Takes the coflows that are open now; returns what was decided about deadlines of new ones."""

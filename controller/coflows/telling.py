@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from controller.coflows.coflow import read
 from controller.coflows.deadlines import Verdict
@@ -21,6 +21,7 @@ from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
 from protocol.timers import REFRESH_NS, Timers
+from topology.fabric import DirectedLink
 
 log = logging.getLogger("baton.coordinator")
 
@@ -32,6 +33,13 @@ MOST_SHOWN = 100
 """Coflows in the status."""
 
 
+class Network(Protocol):
+    """Links and capacities of the fabric, as controller/scheduling/network.py has them."""
+
+    def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+        """The links between switches on the way between two hosts, and what each carries (bit/s)."""
+
+
 class CoflowQueues(Part):
     """The order of the open coflows as last worked out, and as sent."""
 
@@ -41,16 +49,18 @@ class CoflowQueues(Part):
         members: Members,
         send: Callable[[Message, bytes], None],
         write: Callable[[dict[str, Any]], object],
+        network: Callable[[], Network | None] = lambda: None,
     ) -> None:
-        """`write` takes lines for the store bridge."""
+        """`write` takes lines for the store bridge; `network` returns the network in force, or None."""
         self.handlers = {CoflowReport: self._on_report}
         self.documents = {"coflows": self._take}
         self.periodic = ((SWEEP_NS, self.update), (REFRESH_NS, self._tell_all))
         self.queues: dict[int, int] = {}
         """The queue of every coflow that is told, by id."""
         self._places: list[Place] = []
-        self._order = CoflowOrder(self._rate_bps)
+        self._order = CoflowOrder(self._rate_bps, inner_links=self._inner_links)
         self._timers, self._members, self._send, self._write = timers, members, send, write
+        self._network = network
         self._rates: tuple[int, dict[str, int]] = (0, {"": USUAL_BPS})
         self._version = 0
         self._again_ns = 0
@@ -123,6 +133,10 @@ class CoflowQueues(Part):
             rates[""] = max(rates.values(), default=USUAL_BPS)
             self._rates = self._members.version, rates
         return rates.get(host, rates[""])
+
+    def _inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+        network = self._network()
+        return {} if network is None else network.inner_links(source, destination)
 
     def _tell_all(self, _: int) -> None:
         for page in paginate(Coflows(self._version, 0, 1, tuple(sorted(self.queues.items())))):

@@ -179,7 +179,7 @@ class Coordinator:
             telemetry,
             self.regulation,
             capacities,
-            CoflowQueues(timers, members, send, write),
+            CoflowQueues(timers, members, send, write, lambda: self.granting.network),
             PathLimits(settings, members, lambda: self.granting.network, timers, send),
             self.distribution,
             KeyRotation(ring, settings.key_file, members, send, write, self.keys.follow),

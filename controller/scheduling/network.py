@@ -195,6 +195,15 @@ class FabricNetwork:
         except KeyError:
             return ()
 
+    def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+        """The links between switches on the way from one host of the fabric to another, with what each carries (bit/s); empty
+        where one is unknown, or nothing joins them."""
+        try:
+            way = self._routes.path(source, destination)[1:-1]
+        except KeyError:
+            return {}
+        return {link: self.capacity_bps(link) for link in way}
+
     def capacity_bps(self, link: DirectedLink) -> int:
         """What members may put on a directed link."""
         return max(1, self.capacity(link).bps - self._taken.get(link, 0))

@@ -11,11 +11,15 @@ from controller.coflows.client import CoflowClient, NotOpen, OpenCoflow
 from controller.coflows.deadlines import Verdict
 from controller.coflows.telling import CoflowQueues
 from controller.members.registry import LAST_NODE, Members
+from controller.scheduling.network import FabricNetwork
 from controller.store.store import Store
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.timers import REPEATS_NS, Timers
+from topology import shapes
+from topology.paths import Routes
+from topology.spanning_tree import compute
 
 MS = 1_000_000
 NEVER = 10**18
@@ -113,6 +117,18 @@ class TestTelling:
         assert [(number, verdict["deadline"]) for number, verdict in verdicts] == [(5, "admitted"), (6, "refused")]
         assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted", "refused"]
         assert "h1's link from the fabric has 5.0 Mb/s left" in verdicts[1][1]["why"]
+
+    def test_a_deadline_needs_the_links_between_switches_too_once_the_fabric_is_known(self) -> None:
+        fabric = shapes.build("dumbbell", left=2, right=2, rate_bps=10**8, bottleneck_bps=10**8)
+        network = FabricNetwork(fabric, Routes(fabric, compute(fabric)), ())
+        for known, verdict in ((None, "admitted"), (network, "refused")):
+            self.lines.clear()
+            self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, lambda: known)  # noqa: B023
+            shared = {"expires_ns": NEVER, "deadline_ns": 200 * MS, "size_bytes": None}
+            first, second = ({**shared, "opened_ns": at, "flows": [[f"h{at}", f"h{at + 2}", 2_000_000]]} for at in (1, 2))
+            self.telling.opened({"1": first, "2": second}, 0, 0)
+            assert self.lines[-1]["coflow_verdict"][1]["deadline"] == verdict
+        assert "the link from s1 to s2 has 5.0 Mb/s left" in self.lines[-1]["coflow_verdict"][1]["why"]
 
     def test_the_stores_clock_is_turned_into_ours(self) -> None:
         ahead_ns = 10**18

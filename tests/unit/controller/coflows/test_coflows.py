@@ -17,6 +17,7 @@ from controller.coflows.deadlines import ADMITTED, REFUSED, UNCHECKED
 from controller.coflows.order import BY_BOTTLENECK, BY_DEADLINE, BY_SENT, BY_SUM, IDLE_NS, SETTLE_NS, CoflowOrder
 from controller.coflows.queues import DEADLINE_QUEUE, FIRST_QUEUE, LAST_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
+from topology.fabric import DirectedLink
 
 MS = 1_000_000
 NEVER = 1 << 62
@@ -39,6 +40,18 @@ def coflow(
 
 def order(*coflows: Coflow, first_bytes: float | None = MB) -> CoflowOrder:
     made = CoflowOrder(lambda _: RATE_BPS, first_bytes)
+    made.update(coflows)
+    return made
+
+
+def on_racks(*coflows: Coflow) -> CoflowOrder:
+    """The same where racks of two hosts, h1 and h2, h3 and h4, ..., hang on one switch, by links as fast as a host's."""
+
+    def inner_links(source: str, destination: str) -> dict[DirectedLink, int]:
+        first, last = (f"s{(int(host[1:]) + 1) // 2}" for host in (source, destination))
+        return {} if first == last else dict.fromkeys((DirectedLink(first, "core"), DirectedLink("core", last)), RATE_BPS)
+
+    made = CoflowOrder(lambda _: RATE_BPS, MB, inner_links)
     made.update(coflows)
     return made
 
@@ -194,7 +207,7 @@ class TestDeadlines:
 
     def test_one_that_its_links_can_keep_is_admitted_and_has_the_first_queue_until_then(self) -> None:
         made = order(coflow(1, ("h1", "h9", MB), opened_ns=0, deadline_ns=200 * MS), coflow(2, ("h2", "h9", 10)))
-        assert made.deadlines.verdict(1) == (ADMITTED, "every port has the rate that it needs until then, beside 0 admitted")
+        assert made.deadlines.verdict(1) == (ADMITTED, "every link has the rate that it needs until then, beside 0 admitted")
         assert made.places(now_ns=199 * MS)[0] == (1, BY_DEADLINE, DEADLINE_QUEUE)
         assert made.queues(now_ns=200 * MS) == {2: 1, 1: 2}
 
@@ -208,6 +221,24 @@ class TestDeadlines:
         assert made.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: FIRST_QUEUE}
         later = order(first, coflow(2, ("h2", "h9", MB), opened_ns=1, deadline_ns=400 * MS))
         assert later.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: DEADLINE_QUEUE}
+
+    def test_links_between_switches_that_hosts_share_count_too(self) -> None:
+        """Two senders of one rack to two receivers: no host's link has too much, the rack's has."""
+        first = coflow(1, ("h1", "h3", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        second = coflow(2, ("h2", "h5", MB), opened_ns=1, deadline_ns=250 * MS)
+        assert order(first, second).queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: DEADLINE_QUEUE}
+        made = on_racks(first, second)
+        verdict = made.deadlines.verdict(2)
+        assert verdict is not None and verdict.deadline == REFUSED
+        assert "the link from s1 to core has 21.0 Mb/s left, it needs 32.0 Mb/s" in verdict.why
+        inside = on_racks(first, coflow(2, ("h2", "h1", MB), opened_ns=1, deadline_ns=250 * MS))
+        assert inside.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: DEADLINE_QUEUE}
+
+    def test_one_coflow_needs_a_shared_link_for_all_its_flows(self) -> None:
+        flows = ("h1", "h3", 2 * MB), ("h2", "h5", MB)
+        made = on_racks(coflow(1, *flows, opened_ns=0, deadline_ns=250 * MS))
+        assert made.queues(now_ns=9) == {1: FIRST_QUEUE}
+        assert on_racks(coflow(1, *flows, opened_ns=0, deadline_ns=300 * MS)).queues(now_ns=9) == {1: DEADLINE_QUEUE}
 
     def test_what_was_decided_stays_and_what_ends_makes_room(self) -> None:
         first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
