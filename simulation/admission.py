@@ -2,7 +2,9 @@
 
 A large flow with a deadline asks when it starts: its application opens a coflow of this one flow, and `controller.coflows`
 decides as it does for any (Varys' rule). The flow does not wait for the answer. A refused flow goes by its size from then on,
-as type 2; results still count its deadline. Smaller flows do not ask, and reserve nothing.
+as type 2; results still count its deadline. An application closes its coflow when the flow has ended, which MCP aims at for a
+part of the deadline: what it reserved is free from then on (also that of a flow that is late after all, which is not known
+before the run). Smaller flows do not ask, and reserve nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ class Admission:
     """How deadlines are admitted.
 
     `share`: of each host's link, in each direction, what admitted deadlines may need. `from_bytes`: flows of this size and more
-    ask. `delay_ns`: from a flow's start to the answer.
+    ask. `delay_ns`: from a flow's start to the answer. `aim`: the part of its deadline after which an admitted flow has ended.
     """
 
     share: float
     from_bytes: int
     delay_ns: int
+    aim: float = 1.0
 
     def refused(self, flows: Sequence[Flow], rate_bps: int) -> frozenset[int]:
         """The positions of the flows that are refused; `flows` in the order of their starts, on links of this rate."""
@@ -37,7 +40,8 @@ class Admission:
             if flow.flow_type != 1 or flow.size_bytes < self.from_bytes:
                 continue
             due_ns, demand = flow.start_ns + flow.deadline_ns, Demand(str(flow.source), str(flow.target), flow.size_bytes)
-            new = Coflow(position, flow.start_ns, due_ns, due_ns, flows=(demand,))
+            closed_ns = flow.start_ns + round(self.aim * flow.deadline_ns)
+            new = Coflow(position, flow.start_ns, closed_ns, due_ns, flows=(demand,))
             admitted = [one for one in admitted if one.expires_ns > flow.start_ns]
             if deadlines.update([*admitted, new])[position].deadline == REFUSED:
                 found.add(position)

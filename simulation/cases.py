@@ -74,7 +74,8 @@ class Case:
 
     @property
     def _admission(self) -> Admission:
-        return Admission(self.settings.admit, self.settings.admit_from_bytes, self.settings.admit_delay_ns)
+        given = self.settings
+        return Admission(given.admit, given.admit_from_bytes, given.admit_delay_ns, given.aim)
 
     @property
     def counted(self) -> slice:

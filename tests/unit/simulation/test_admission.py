@@ -30,6 +30,11 @@ class TestRefused:
     def test_what_an_admitted_flow_needed_is_free_after_its_deadline(self) -> None:
         assert LARGE.refused([half(0, 1), half(1, 1), half(10, 1)], GBIT) == set()
 
+    def test_it_is_free_earlier_where_flows_end_earlier(self) -> None:
+        flows = [half(0, 1), half(1, 1), half(8.5, 1)]
+        assert LARGE.refused(flows, GBIT) == {2}
+        assert replace(LARGE, aim=0.8).refused(flows, GBIT) == set()
+
     def test_a_refused_flow_takes_nothing(self) -> None:
         large = replace(half(0, 1), size_bytes=2_000_000)
         assert LARGE.refused([large, half(1, 1), half(2, 1)], GBIT) == {0}
