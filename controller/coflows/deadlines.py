@@ -45,30 +45,42 @@ class Deadlines:
         self._inner_links = inner_links
         self._usable = usable
         self._verdicts: dict[int, Verdict] = {}
+        self._admitted: dict[int, Coflow] = {}
+        self._reserved: Reservations[Port | DirectedLink] = Reservations()
+        self._is_rerouted = False
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
         """Takes the coflows that are open now, in the order in which they were opened; returns what was decided anew."""
         dated = {one.coflow: one for one in coflows if one.deadline_ns is not None}
-        self._verdicts = {coflow: verdict for coflow, verdict in self._verdicts.items() if coflow in dated}
+        for number in self._verdicts.keys() - dated.keys():
+            del self._verdicts[number]
+            self._admitted.pop(number, None)
+            self._reserved.remove(number)
         new = [number for number in dated if number not in self._verdicts]
-        if not new:
-            return {}
-        reserved: Reservations[Port | DirectedLink] = Reservations()
-        for number in self._verdicts:
-            self._reserve(dated[number], reserved)
+        if new and self._is_rerouted:
+            self._is_rerouted, self._reserved = False, Reservations()
+            for one in self._admitted.values():
+                self._reserve(one)
         for number in new:
-            reserved.end(dated[number].opened_ns)
-            self._verdicts[number] = self._decide(dated[number], reserved)
-            self._reserve(dated[number], reserved)
+            one = dated[number]
+            self._reserved.end(one.opened_ns)
+            verdict = self._verdicts[number] = self._decide(one)
+            if verdict.deadline == ADMITTED:
+                self._admitted[number] = one
+                self._reserve(one)
         return {number: self._verdicts[number] for number in new}
+
+    def reroute(self) -> None:
+        """Ways between hosts are others now: what is decided stays, and needs the links of the new ways."""
+        self._is_rerouted = True
 
     def verdict(self, coflow: int) -> Verdict | None:
         """What was decided about a coflow's deadline; None: it has none."""
         return self._verdicts.get(coflow)
 
-    def _reserve(self, one: Coflow, reserved: Reservations[Port | DirectedLink]) -> None:
-        if self._verdicts[one.coflow].deadline == ADMITTED and one.deadline_ns is not None:
-            reserved.add(self._demand(one.flows)[0], one.opened_ns, one.deadline_ns)
+    def _reserve(self, one: Coflow) -> None:
+        assert one.deadline_ns is not None
+        self._reserved.add(one.coflow, self._demand(one.flows)[0], one.opened_ns, one.deadline_ns)
 
     def _demand(self, flows: Iterable[Flow]) -> tuple[dict[Port | DirectedLink, float], dict[Port | DirectedLink, float]]:
         """The bytes that flows send through each port and each link between switches, and its usable rate in bytes/ns."""
@@ -80,13 +92,14 @@ class Deadlines:
                 rates_bps[link] = carried_bps
         return demand, {link: self._usable * carried_bps / 8e9 for link, carried_bps in rates_bps.items()}
 
-    def _decide(self, new: Coflow, reserved: Reservations[Port | DirectedLink]) -> Verdict:
+    def _decide(self, new: Coflow) -> Verdict:
         if new.verdict in (ADMITTED, REFUSED, UNCHECKED):
             return Verdict(new.verdict, "decided by the leader before")
         if not new.flows:
             return Verdict(UNCHECKED, "flows: not given, so nothing shows whether the deadline can be kept")
         assert new.deadline_ns is not None
         demand, rates = self._demand(new.flows)
+        reserved = self._reserved
         left_ns = float(new.deadline_ns - new.opened_ns)
         if bottleneck_order.keeps_deadline(demand, left_ns, reserved.taken, rates):
             return Verdict(ADMITTED, f"every link has the rate that it needs until then, beside {len(reserved)} admitted")

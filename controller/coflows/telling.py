@@ -36,6 +36,9 @@ MOST_SHOWN = 100
 class Network(Protocol):
     """Links and capacities of the fabric, as controller/scheduling/network.py has them."""
 
+    hosts: dict[int, str]
+    """Of another tree another object."""
+
     def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
         """The links between switches on the way between two hosts, and what each carries (bit/s)."""
 
@@ -61,6 +64,7 @@ class CoflowQueues(Part):
         self._order = CoflowOrder(self._rate_bps, inner_links=self._inner_links)
         self._timers, self._members, self._send, self._write = timers, members, send, write
         self._network = network
+        self._hosts: dict[int, str] | None = None
         self._rates: tuple[int, dict[str, int]] = (0, {"": USUAL_BPS})
         self._version = 0
         self._again_ns = 0
@@ -77,6 +81,10 @@ class CoflowQueues(Part):
                     log.warning("coflow %s is left out: its document is wrong: %s", number, error)
                     self._complained.add(number)
         self._complained &= documents.keys()
+        network = self._network()
+        if network is not None and network.hosts is not self._hosts:
+            self._hosts = network.hosts
+            self._order.deadlines.reroute()
         for coflow, verdict in self._order.update(coflows).items():
             self._publish(coflow, verdict)
         self.update(now_ns)

@@ -118,7 +118,7 @@ class TestDeadlines:
 
     def test_what_is_admitted_comes_off(self) -> None:
         reserved: Reservations[str] = Reservations()
-        reserved.add({"a": 60.0}, 5, 15)
+        reserved.add(1, {"a": 60.0}, 5, 15)
         assert bottleneck_order.keeps_deadline({"a": 40.0}, 10.0, reserved.taken, self.RATES)
         assert not bottleneck_order.keeps_deadline({"a": 41.0}, 10.0, reserved.taken, self.RATES)
         assert bottleneck_order.keeps_deadline({"b": 100.0}, 10.0, reserved.taken, self.RATES)
@@ -126,13 +126,30 @@ class TestDeadlines:
     def test_what_was_reserved_comes_back_whole_at_its_deadline(self) -> None:
         reserved: Reservations[str] = Reservations()
         for at in range(1, 50):
-            reserved.add({"a": 10.0 * at, "b": 7.0}, at, 3 * at + 4)
-        reserved.add({"a": 1.0}, 9, 9)  # without time it needs nothing
+            reserved.add(at, {"a": 10.0 * at, "b": 7.0}, at, 3 * at + 4)
+        reserved.add(50, {"a": 1.0}, 9, 9)  # without time it needs nothing
         assert reserved.taken("a") == pytest.approx(sum(10 * at / (2 * at + 4) for at in range(1, 50)))
         reserved.end(100)
         assert len(reserved) == sum(3 * at + 4 > 100 for at in range(1, 50))
         reserved.end(3 * 49 + 4)
         assert (len(reserved), reserved.taken("a"), reserved.taken("b")) == (0, 0, 0)
+
+    def test_what_a_coflow_reserved_can_be_taken_back_before_its_deadline_and_does_not_end_twice(self) -> None:
+        reserved: Reservations[str] = Reservations()
+        reserved.add(1, {"a": 60.0}, 0, 10)
+        reserved.add(2, {"a": 20.0}, 0, 20)
+        reserved.remove(1)
+        reserved.remove(1)
+        assert (len(reserved), reserved.taken("a")) == (1, 1.0)
+        reserved.end(10)
+        assert (len(reserved), reserved.taken("a")) == (1, 1.0)
+        reserved.add(1, {"a": 60.0}, 10, 30)  # an id that goes round
+        reserved.remove(2)
+        reserved.add(2, {"a": 40.0}, 10, 30)
+        reserved.end(20)
+        assert (len(reserved), reserved.taken("a")) == (2, 5.0)
+        reserved.end(30)
+        assert (len(reserved), reserved.taken("a")) == (0, 0.0)
 
     def test_without_time_it_is_refused(self) -> None:
         assert not bottleneck_order.keeps_deadline({"a": 1.0}, 0.0, nothing, self.RATES)
@@ -147,7 +164,7 @@ class TestDeadlines:
         reserved: Reservations[Port] = Reservations()
         for coflow, (_, deadline) in enumerate(drawn):
             if bottleneck_order.keeps_deadline(of[coflow], deadline, reserved.taken, rates(of)):
-                reserved.add(of[coflow], 0, deadline)
+                reserved.add(coflow, of[coflow], 0, deadline)
                 admitted.append((of[coflow], deadline))
         for port in rates(of):
             assert sum(demand.get(port, 0.0) / left for demand, left in admitted) <= 1 + 1e-9

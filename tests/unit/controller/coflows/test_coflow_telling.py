@@ -118,17 +118,20 @@ class TestTelling:
         assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted", "refused"]
         assert "h1's link from the fabric has 5.0 Mb/s left" in verdicts[1][1]["why"]
 
-    def test_a_deadline_needs_the_links_between_switches_too_once_the_fabric_is_known(self) -> None:
+    def test_a_deadline_needs_the_links_between_switches_too_as_soon_as_the_fabric_is_known(self) -> None:
         fabric = shapes.build("dumbbell", left=2, right=2, rate_bps=10**8, bottleneck_bps=10**8)
         network = FabricNetwork(fabric, Routes(fabric, compute(fabric)), ())
-        for known, verdict in ((None, "admitted"), (network, "refused")):
+        shared = {"expires_ns": NEVER, "deadline_ns": 200 * MS, "size_bytes": None}
+        first, second = ({**shared, "opened_ns": at, "flows": [[f"h{at}", f"h{at + 2}", 2_000_000]]} for at in (1, 2))
+        for known_from, verdict in ((0, "refused"), (1, "refused"), (2, "admitted")):
+            known = [None if at < known_from else network for at in range(2)]
             self.lines.clear()
-            self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, lambda: known)  # noqa: B023
-            shared = {"expires_ns": NEVER, "deadline_ns": 200 * MS, "size_bytes": None}
-            first, second = ({**shared, "opened_ns": at, "flows": [[f"h{at}", f"h{at + 2}", 2_000_000]]} for at in (1, 2))
-            self.telling.opened({"1": first, "2": second}, 0, 0)
-            assert self.lines[-1]["coflow_verdict"][1]["deadline"] == verdict
-        assert "the link from s1 to s2 has 5.0 Mb/s left" in self.lines[-1]["coflow_verdict"][1]["why"]
+            self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, lambda: now[0])  # noqa: B023
+            for at, documents in enumerate(({"1": first}, {"1": first, "2": second})):
+                now = [known[at]]
+                self.telling.opened(documents, 0, 0)
+            assert [line["coflow_verdict"][1]["deadline"] for line in self.lines] == ["admitted", verdict]
+            assert verdict == "admitted" or "link from s1 to s2 has 5.0 Mb/s left" in self.lines[1]["coflow_verdict"][1]["why"]
 
     def test_the_stores_clock_is_turned_into_ours(self) -> None:
         ahead_ns = 10**18
