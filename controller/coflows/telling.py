@@ -65,7 +65,10 @@ class CoflowQueues(Part):
         self._timers, self._members, self._send, self._write = timers, members, send, write
         self._network = network
         self._hosts: dict[int, str] | None = None
-        self._rates: tuple[int, dict[str, int]] = (0, {"": USUAL_BPS})
+        self._rates: dict[str, int] = {"": USUAL_BPS}
+        self._nodes: dict[str, int] = {}
+        self._known = 0
+        """The version of the members of whom these are."""
         self._version = 0
         self._again_ns = 0
         self._complained: set[str] = set()
@@ -134,17 +137,28 @@ class CoflowQueues(Part):
     def _publish(self, coflow: int, verdict: Verdict) -> None:
         self._write({"coflow_verdict": [coflow, {"deadline": verdict.deadline, "why": verdict.why}]})
 
+    def _look(self) -> None:
+        """Takes the rates and nodes of members by their names, if they have changed."""
+        if self._known == self._members.version:
+            return
+        self._known, present = self._members.version, self._members.present()
+        self._rates = {member.name: member.rate_bps for member in present}
+        self._rates[""] = max(self._rates.values(), default=USUAL_BPS)
+        self._nodes = {member.name: member.node for member in present}
+
     def _rate_bps(self, host: str) -> int:
-        version, rates = self._rates
-        if version != self._members.version:
-            rates = {member.name: member.rate_bps for member in self._members.present()}
-            rates[""] = max(rates.values(), default=USUAL_BPS)
-            self._rates = self._members.version, rates
-        return rates.get(host, rates[""])
+        self._look()
+        return self._rates.get(host, self._rates[""])
 
     def _inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+        """Hosts are named as members, or as in the fabric, which may call them by the ports of switches."""
         network = self._network()
-        return {} if network is None else network.inner_links(source, destination)
+        if network is None:
+            return {}
+        self._look()
+        nodes = (self._nodes.get(name, LAST_NODE + 1) for name in (source, destination))
+        hosts = [network.hosts.get(node, name) for node, name in zip(nodes, (source, destination), strict=True)]
+        return network.inner_links(*hosts)
 
     def _tell_all(self, _: int) -> None:
         for page in paginate(Coflows(self._version, 0, 1, tuple(sorted(self.queues.items())))):

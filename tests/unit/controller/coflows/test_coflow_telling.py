@@ -18,6 +18,7 @@ from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.timers import REPEATS_NS, Timers
 from topology import shapes
+from topology.fabric import DirectedLink
 from topology.paths import Routes
 from topology.spanning_tree import compute
 
@@ -132,6 +133,23 @@ class TestTelling:
                 self.telling.opened(documents, 0, 0)
             assert [line["coflow_verdict"][1]["deadline"] for line in self.lines] == ["admitted", verdict]
             assert verdict == "admitted" or "link from s1 to s2 has 5.0 Mb/s left" in self.lines[1]["coflow_verdict"][1]["why"]
+
+    def test_hosts_are_named_as_members_where_the_fabric_calls_them_otherwise(self) -> None:
+        """A fabric file, or LLDP, may know them only by the ports behind which they are."""
+        asked: list[tuple[str, str]] = []
+
+        class Network:
+            hosts = {member.node: f"s1:{member.name}-p" for member in self.members.present()}  # noqa: RUF012 -- never changed
+
+            def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+                asked.append((source, destination))
+                return {DirectedLink("s1", "s2"): 10**6}
+
+        self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, Network)
+        self.open(5, now_ns=0, deadline_ns=200 * MS, flows=FLOWS)
+        self.open(6, now_ns=0, deadline_ns=200 * MS, flows=[["h1", "s2:elsewhere", 5]])
+        assert set(asked) == {("s1:h1-p", "s1:h2-p"), ("s1:h1-p", "s2:elsewhere")}
+        assert self.lines[0]["coflow_verdict"][1]["deadline"] == "refused"
 
     def test_the_stores_clock_is_turned_into_ours(self) -> None:
         ahead_ns = 10**18
