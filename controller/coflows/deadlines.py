@@ -108,7 +108,7 @@ class Deadlines:
             if left_ns <= 0 or size / left_ns + taken > rates[port]:
                 break
         wanted, left = (size / left_ns if left_ns > 0 else 0.0), max(0.0, rates[port] - taken)
-        text = f"deadline: {_named(port)} has {_mbps(left)} left, "
+        text = f"{_named(port)} has {_mbps(left)} left, "
         return Verdict(REFUSED, text + f"it needs {_mbps(wanted)}; open it later, or with a later deadline")
 
 
