@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from controller.coflows.coflow import Coflow
 from controller.coflows.coflow import Flow as Demand
 from controller.coflows.deadlines import REFUSED, Deadlines
+from controller.coflows.links import BigSwitch, Links
 from simulation.flows import Flow
 
 
@@ -33,7 +34,7 @@ class Admission:
 
     def refused(self, flows: Sequence[Flow], rate_bps: int) -> frozenset[int]:
         """The positions of the flows that are refused; `flows` in the order of their starts, on links of this rate."""
-        deadlines = Deadlines(lambda host: rate_bps, usable=self.share)
+        deadlines = Deadlines(Links(BigSwitch(lambda host: rate_bps)), self.share)
         found = set[int]()
         admitted: list[Coflow] = []
         for position, flow in enumerate(flows):

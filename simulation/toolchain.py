@@ -30,7 +30,7 @@ DECIDING = (
     "simulation/run.py", "simulation/schemes.py", "emulation/measuring/measure.py", "controller/switch_queues/model.py",
     "controller/priorities/completion_model.py", "controller/priorities/flow_sizes.py", "controller/priorities/thresholds.py",
     "controller/priorities/threshold_solver.py", "controller/coflows/deadlines.py", "controller/coflows/reservations.py",
-    "controller/coflows/bottleneck_order.py",
+    "controller/coflows/bottleneck_order.py", "controller/coflows/links.py",
     "controller/priorities/compiled/*.py", "controller/priorities/compiled/*.c",
 )  # fmt: skip
 """What decides the result of a case, beside the case: another text of these may give another result."""

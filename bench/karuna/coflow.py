@@ -28,6 +28,7 @@ from agents.priorities.mcp_settings import McpSettings
 from bench.karuna.combined import empty_cgroup
 from controller.coflows.client import CoflowClient
 from controller.coflows.coflow import Flow
+from controller.coflows.links import BigSwitch
 from controller.coflows.order import CoflowOrder
 from controller.switch_queues.model import SwitchQueues
 from emulation.fabric.fabric import EmulatedFabric
@@ -124,7 +125,7 @@ def _in_process(coflows: Sequence[ScheduledCoflow]) -> Iterator[tuple[str, Measu
                 continue
             hosts = {address: host for host, address in laid.emulated.endpoints().items()}
             with coflow_load.taggers_at(laid.emulated) as taggers:
-                control = InProcess(CoflowOrder(lambda _: RATE_BPS), taggers, hosts, told)
+                control = InProcess(CoflowOrder(BigSwitch(lambda _: RATE_BPS)), taggers, hosts, told)
                 yield name, _measured(laid.emulated, coflows, control)
 
 

@@ -3,12 +3,14 @@
 none        all share fairly
 fifo        first in, first out: sizes unknown, and one class of attained service for all
 known       bytes by pair of hosts: Sincronia's order (controller/coflows/bottleneck_order.py)
+by hosts    the same, looking at hosts' links alone: on racks, whose links other rules see
 sum         only the sum of a coflow's bytes known: the least left first
 unknown     bytes sent so far, as hosts report them: Aalo's classes, whose first limit is found from the sizes that were seen
 
 Method: `HOSTS` hosts, Poisson arrivals, each coflow's flows between random hosts, seven strict queues,
-given by controller/coflows/order.py as in the controller. Workloads as in bench/karuna/coflow.py, on two patterns: four
-senders to one receiver ("incast": the star of that benchmark), and three to six flows between random hosts ("shuffle").
+given by controller/coflows/order.py as in the controller. Workloads as in bench/karuna/coflow.py, on three patterns: four
+senders to one receiver ("incast": the star of that benchmark), three to six flows between random hosts ("shuffle"), and the
+same among racks of two hosts whose links to the others are as fast as one host's ("racks").
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from typing import Any
 
 from bench.karuna.coflow import LOAD, WIDTH, WORKLOADS, Workload
 from controller.coflows.coflow import Coflow, Flow
+from controller.coflows.links import BigSwitch, Ways
 from controller.coflows.order import CoflowOrder
 from controller.coflows.service_limits import NO_LIMIT
 from emulation.traffic.big_switch import FluidCoflow, Rule, View, completion_times
+from topology.fabric import DirectedLink
 
 HOSTS = 8
+RACK = 2
 RATE_BPS = 100_000_000
 COFLOWS = 100
 SEEDS = (1, 2, 3)
@@ -33,16 +38,17 @@ NEVER = 1 << 62
 
 def run() -> dict[str, Any]:
     """{"cases": [{"workload", "pattern", "mean_ms": by rule, "of_none": by rule}]}: means over all seeds."""
-    return {"cases": [_case(name, pattern) for name in WORKLOADS for pattern in ("incast", "shuffle")]}
+    return {"cases": [_case(name, pattern) for name in WORKLOADS for pattern in ("incast", "shuffle", "racks")]}
 
 
 def _case(name: str, pattern: str) -> dict[str, Any]:
-    workload = WORKLOADS[name]
-    times: dict[str, list[float]] = {rule: [] for rule in rules()}
+    workload, racks = WORKLOADS[name], pattern == "racks"
+    inner, inner_bps = (_links, [RATE_BPS] * HOSTS) if racks else (lambda source, target: (), [])
+    times: dict[str, list[float]] = {rule: [] for rule in rules(racks=racks)}
     for seed in SEEDS:
         coflows = schedule(workload, pattern, seed)
-        for rule, made in rules().items():
-            times[rule] += completion_times(coflows, HOSTS, RATE_BPS, made)
+        for rule, made in rules(racks=racks).items():
+            times[rule] += completion_times(coflows, HOSTS, RATE_BPS, made, inner, inner_bps)
     means = {rule: fmean(some) * 1e3 for rule, some in times.items()}
     return {
         "workload": name,
@@ -52,19 +58,39 @@ def _case(name: str, pattern: str) -> dict[str, Any]:
     }
 
 
-def rules() -> dict[str, Rule]:
+def rules(*, racks: bool = False) -> dict[str, Rule]:
     """The rules by name, fresh."""
-    return {
+    ways = Racks(lambda _: RATE_BPS) if racks else BigSwitch(lambda _: RATE_BPS)
+    found = {
         "none": lambda _, views: dict.fromkeys(views, 0),
-        "fifo": _ordered(knows_flows=False, knows_sum=False, first_bytes=NO_LIMIT),
-        "known": _ordered(knows_flows=True, knows_sum=False),
-        "sum": _ordered(knows_flows=False, knows_sum=True),
-        "unknown": _ordered(knows_flows=False, knows_sum=False),
+        "fifo": _ordered(ways, knows_flows=False, knows_sum=False, first_bytes=NO_LIMIT),
+        "known": _ordered(ways, knows_flows=True, knows_sum=False),
+        "sum": _ordered(ways, knows_flows=False, knows_sum=True),
+        "unknown": _ordered(ways, knows_flows=False, knows_sum=False),
     }
+    if racks:
+        found["by hosts"] = _ordered(BigSwitch(lambda _: RATE_BPS), knows_flows=True, knows_sum=False)
+    return found
 
 
-def _ordered(*, knows_flows: bool, knows_sum: bool, first_bytes: float | None = None) -> Rule:
-    order = CoflowOrder(lambda _: RATE_BPS, first_bytes)
+class Racks(BigSwitch):
+    """h0 and h1, h2 and h3, ... each behind a link as fast as a host's."""
+
+    def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+        return tuple(DirectedLink(str(number), "rack") for number in _links(int(source[1:]), int(destination[1:])))
+
+    def link_bps(self, link: DirectedLink) -> int:
+        return RATE_BPS
+
+
+def _links(source: int, target: int) -> tuple[int, ...]:
+    """By number, racks' links up first, then those down."""
+    first, last = source // RACK, target // RACK
+    return () if first == last else (first, HOSTS // RACK + last)
+
+
+def _ordered(ways: Ways, *, knows_flows: bool, knows_sum: bool, first_bytes: float | None = None) -> Rule:
+    order = CoflowOrder(ways, first_bytes)
 
     def queues(now_s: float, views: Mapping[int, View]) -> dict[int, int]:
         now_ns = round(now_s * 1e9)
@@ -99,7 +125,7 @@ def schedule(workload: Workload, pattern: str, seed: int) -> list[FluidCoflow]:
     dice = random.Random(seed)
     share = workload.light_share
     mean_bytes = share * sum(workload.light) / 2 + (1 - share) * sum(workload.heavy) / 2
-    receivers = 1 if pattern == "incast" else HOSTS
+    receivers = {"incast": 1, "shuffle": HOSTS, "racks": HOSTS / RACK}[pattern]
     per_s = LOAD * RATE_BPS * receivers / (8 * mean_bytes)
     found, at_s = [], 0.0
     for _ in range(COFLOWS):

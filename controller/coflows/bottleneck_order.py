@@ -4,7 +4,8 @@ The fabric is one big switch: a coflow demands so many bytes of each port (a hos
 waits for. `order` is Sincronia's (Agarwal et al., SIGCOMM 2018: bottleneck, select, scale, iterate), a primal and dual method:
 from the last place to the first, the port with the most left is the bottleneck; of the coflows there, the one whose weight is
 least for its bytes there goes last, and the others' weights fall by the share that this decides. With any sharing of rates
-that keeps the order, strict priorities for instance, the weighted sum of completion times is within 4 times the least.
+that keeps the order, strict priorities for instance, the weighted sum of completion times is within 4 times the least. Links
+between switches may be ports as well (controller/coflows/links.py); the bound is proved without them.
 """
 
 from __future__ import annotations

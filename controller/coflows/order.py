@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from controller.coflows import attained_service, bottleneck_order, service_limits
 from controller.coflows.coflow import Coflow, Flow
-from controller.coflows.deadlines import REFUSED, Deadlines, InnerLinks, Port, Verdict, demand_of
+from controller.coflows.deadlines import REFUSED, Deadlines, Verdict
+from controller.coflows.links import Links, Port, Ways
 from controller.coflows.queues import DEADLINE_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
 
@@ -47,20 +48,15 @@ class Place(NamedTuple):
 class CoflowOrder:
     """Keeps the open coflows, what hosts have sent for them, and the sizes of those that were closed."""
 
-    def __init__(
-        self,
-        rate_bps: Callable[[str], int],
-        first_bytes: float | None = None,
-        inner_links: InnerLinks = lambda source, destination: {},
-    ) -> None:
-        """`rate_bps`: of a host's link. `first_bytes`: the first limit of attained service; None: found from sizes.
-        `inner_links`: those between switches, which deadlines need as well.
+    def __init__(self, ways: Ways, first_bytes: float | None = None) -> None:
+        """`ways`: of the fabric. `first_bytes`: the first limit of attained service; None: found from sizes.
 
         Raises ValueError: a limit that is not above 0.
         """
         if first_bytes is not None and first_bytes <= 0:
             raise ValueError(f"first_bytes is {first_bytes}; it is above 0, or left out")
-        self._rate_bps = rate_bps
+        self._ways = ways
+        self._links = Links(ways)
         self._fixed_first = first_bytes
         self._learnt_first: float | None = None
         self._open: dict[int, Coflow] = {}
@@ -74,7 +70,7 @@ class CoflowOrder:
         self._reports = False
         """Whether any host has reported bytes of coflows."""
         self.sent = SentBytes()
-        self.deadlines = Deadlines(rate_bps, inner_links)
+        self.deadlines = Deadlines(self._links)
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
         """Takes the coflows that are open now; returns what was decided about deadlines of new ones."""
@@ -85,11 +81,18 @@ class CoflowOrder:
             del self._closed[number]
         for number, one in self._open.items():
             if (known := before.get(number)) is None or known.flows != one.flows:
-                self._declared_ports[number] = frozenset(demand_of(one.flows))
+                self._declared_ports[number] = frozenset(self._links.demand(one.flows))
         for number in self._declared_ports.keys() - self._open.keys():
             del self._declared_ports[number]
         self.sent.keep(self._open.keys() | self._closed.keys())
         return self.deadlines.update(self._open.values())
+
+    def reroute(self) -> None:
+        """Ways may be others now."""
+        self.changed = True
+        self._links.reroute()
+        self.deadlines.reroute()
+        self._declared_ports = {number: frozenset(self._links.demand(one.flows)) for number, one in self._open.items()}
 
     def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
         """Takes what a host says that it has sent for a coflow so far to a node. Of a coflow that is not open it is nothing,
@@ -171,8 +174,8 @@ class CoflowOrder:
 
     def _by_bottleneck(self, smallest_first: list[int]) -> list[int]:
         chosen, rest = smallest_first[:MOST_BY_BOTTLENECK], smallest_first[MOST_BY_BOTTLENECK:]
-        demands = {number: demand_of(self._left(self._open[number])) for number in chosen}
-        rates = {port: float(self._rate_bps(port[1])) for demand in demands.values() for port in demand}
+        demands = {number: self._links.demand(self._left(self._open[number])) for number in chosen}
+        rates = {port: float(self._links.rate_bps(port)) for port in set().union(*demands.values())}
         return bottleneck_order.order(demands, rates) + rest
 
     def _left(self, one: Coflow) -> list[Flow]:
@@ -188,7 +191,7 @@ class CoflowOrder:
             return self._fixed_first
         if self._learnt_first is not None:
             return self._learnt_first
-        return attained_service.FIRST_NS * self._rate_bps("") / 8e9
+        return attained_service.FIRST_NS * self._ways.host_bps("") / 8e9
 
     def _ports(self, one: Coflow) -> Set[Port] | None:
         if one.flows:
@@ -196,7 +199,7 @@ class CoflowOrder:
         pairs = self.sent.pairs(one.coflow)
         if not pairs or any(not destination for _, destination in pairs):
             return None
-        return {port for source, destination in pairs for port in (("out", source), ("in", destination))}
+        return {port for pair in pairs for port in self._links.ports(*pair)}
 
     def _is_dated(self, one: Coflow, now_ns: int) -> bool:
         verdict = self.deadlines.verdict(one.coflow)

@@ -9,38 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from controller.coflows.coflow import read
 from controller.coflows.deadlines import Verdict
 from controller.coflows.order import CoflowOrder, Place
 from controller.coflows.queues import LAST_QUEUE
+from controller.coflows.tree_ways import Network, TreeWays
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import LAST_NODE, Member, Members
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
 from protocol.timers import REFRESH_NS, Timers
-from topology.fabric import DirectedLink
 
 log = logging.getLogger("baton.coordinator")
 
-USUAL_BPS = 1_000_000_000
-"""A host's rate while there is no member."""
 MOST_IN_LAST = 256
 """Of the coflows from this place on, those in the last queue are not told: there may be very many."""
 MOST_SHOWN = 100
 """Coflows in the status."""
-
-
-class Network(Protocol):
-    """Links and capacities of the fabric, as controller/scheduling/network.py has them."""
-
-    hosts: dict[int, str]
-    """Of another tree another object."""
-
-    def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
-        """The links between switches on the way between two hosts, and what each carries (bit/s)."""
 
 
 class CoflowQueues(Part):
@@ -61,14 +49,9 @@ class CoflowQueues(Part):
         self.queues: dict[int, int] = {}
         """The queue of every coflow that is told, by id."""
         self._places: list[Place] = []
-        self._order = CoflowOrder(self._rate_bps, inner_links=self._inner_links)
+        self._ways = TreeWays(members, network)
+        self._order = CoflowOrder(self._ways)
         self._timers, self._members, self._send, self._write = timers, members, send, write
-        self._network = network
-        self._hosts: dict[int, str] | None = None
-        self._rates: dict[str, int] = {"": USUAL_BPS}
-        self._nodes: dict[str, int] = {}
-        self._known = 0
-        """The version of the members of whom these are."""
         self._version = 0
         self._again_ns = 0
         self._complained: set[str] = set()
@@ -84,16 +67,16 @@ class CoflowQueues(Part):
                     log.warning("coflow %s is left out: its document is wrong: %s", number, error)
                     self._complained.add(number)
         self._complained &= documents.keys()
-        network = self._network()
-        if network is not None and network.hosts is not self._hosts:
-            self._hosts = network.hosts
-            self._order.deadlines.reroute()
+        if self._ways.look():
+            self._order.reroute()
         for coflow, verdict in self._order.update(coflows).items():
             self._publish(coflow, verdict)
         self.update(now_ns)
 
     def update(self, now_ns: int) -> None:
-        """Works the order out again, since time and reports change it, too, and sends it if it has changed."""
+        """Works the order out again, since time, reports and the tree change it, too, and sends it if it has changed."""
+        if self._ways.look():
+            self._order.reroute()
         if not self._order.changed and now_ns < self._again_ns:
             return
         self._again_ns = self._order.next_ns(now_ns)
@@ -136,29 +119,6 @@ class CoflowQueues(Part):
 
     def _publish(self, coflow: int, verdict: Verdict) -> None:
         self._write({"coflow_verdict": [coflow, {"deadline": verdict.deadline, "why": verdict.why}]})
-
-    def _look(self) -> None:
-        """Takes the rates and nodes of members by their names, if they have changed."""
-        if self._known == self._members.version:
-            return
-        self._known, present = self._members.version, self._members.present()
-        self._rates = {member.name: member.rate_bps for member in present}
-        self._rates[""] = max(self._rates.values(), default=USUAL_BPS)
-        self._nodes = {member.name: member.node for member in present}
-
-    def _rate_bps(self, host: str) -> int:
-        self._look()
-        return self._rates.get(host, self._rates[""])
-
-    def _inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
-        """Hosts are named as members, or as in the fabric, which may call them by the ports of switches."""
-        network = self._network()
-        if network is None:
-            return {}
-        self._look()
-        nodes = (self._nodes.get(name, LAST_NODE + 1) for name in (source, destination))
-        hosts = [network.hosts.get(node, name) for node, name in zip(nodes, (source, destination), strict=True)]
-        return network.inner_links(*hosts)
 
     def _tell_all(self, _: int) -> None:
         for page in paginate(Coflows(self._version, 0, 1, tuple(sorted(self.queues.items())))):

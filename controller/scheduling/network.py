@@ -195,14 +195,13 @@ class FabricNetwork:
         except KeyError:
             return ()
 
-    def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
-        """The links between switches on the way from one host of the fabric to another, with what each carries (bit/s); empty
-        where one is unknown, or nothing joins them."""
+    def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+        """The links between switches on the way from one host of the fabric to another; none where one is unknown, or nothing
+        joins them."""
         try:
-            way = self._routes.path(source, destination)[1:-1]
+            return self._routes.path(source, destination)[1:-1]
         except KeyError:
-            return {}
-        return {link: self.capacity_bps(link) for link in way}
+            return ()
 
     def capacity_bps(self, link: DirectedLink) -> int:
         """What members may put on a directed link."""

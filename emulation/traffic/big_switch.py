@@ -1,7 +1,8 @@
 """Coflows on one big switch, as fluids: ports with rates, strict priorities, max-min fair shares inside a priority. Pure.
 
-The fabric itself never is a bottleneck; a flow goes from one host's egress to another's ingress. Rates change when a flow is
-through, a coflow comes, or the rule gives other queues; the rule is asked at each of these, and every `SWEEP_S`.
+A flow goes from one host's egress to another's ingress. The fabric itself never is a bottleneck, unless it is given links of
+its own. Rates change when a flow is through, a coflow comes, or the rule gives other queues; the rule is asked at each of
+these, and every `SWEEP_S`.
 """
 
 from __future__ import annotations
@@ -34,16 +35,28 @@ class View:
     sent: float
 
 
+Inner = Callable[[int, int], tuple[int, ...]]
+"""The links of the fabric on the way from one host to another, numbered from 0."""
 Rule = Callable[[float, Mapping[int, View]], Mapping[int, int]]
 """From the time (s) and the open coflows to the queue of each; the lowest number goes first."""
 
 
-def completion_times(coflows: Sequence[FluidCoflow], hosts: int, rate_bps: float, rule: Rule) -> list[float]:
-    """The seconds that each coflow takes from its start until its last flow is through."""
-    rate = rate_bps / 8
+def completion_times(
+    coflows: Sequence[FluidCoflow],
+    hosts: int,
+    rate_bps: float,
+    rule: Rule,
+    inner: Inner = lambda source, target: (),
+    inner_bps: Sequence[float] = (),
+) -> list[float]:
+    """The seconds that each coflow takes from its start until its last flow is through. `inner_bps`: of the fabric's links."""
+    carried = np.array([*[rate_bps] * (2 * hosts), *inner_bps, np.inf]) / 8
     owner = np.array([at for at, coflow in enumerate(coflows) for _ in coflow.flows], dtype=np.intp)
     flows = [flow for coflow in coflows for flow in coflow.flows]
-    ports = np.array([(source, hosts + target) for source, target, _ in flows], dtype=np.intp).reshape(-1, 2)
+    ways = [(source, hosts + target, *(2 * hosts + link for link in inner(source, target))) for source, target, _ in flows]
+    ports = np.full((len(flows), max(map(len, ways), default=2)), len(carried) - 1, dtype=np.intp)
+    for at, way in enumerate(ways):
+        ports[at, : len(way)] = way
     size = np.array([flow[2] for flow in flows], dtype=np.float64)
     left = size.copy()
     first = np.cumsum([0, *(len(coflow.flows) for coflow in coflows)])
@@ -63,7 +76,7 @@ def completion_times(coflows: Sequence[FluidCoflow], hosts: int, rate_bps: float
         queues = rule(now, views)
         active = np.flatnonzero((left > 0) & np.isin(owner, list(under_way)))
         priority = np.array([queues[int(at)] for at in owner[active]])
-        rates = _rates(ports[active], priority, np.full(2 * hosts, rate))
+        rates = _rates(ports[active], priority, carried.copy())
         with np.errstate(divide="ignore"):
             step = min(SWEEP_S, float((left[active] / rates).min()))
         if coming:

@@ -9,6 +9,7 @@ from agents.priorities.congestion_control import DCTCP
 from bench.karuna.coflow import DeepPort, coflow_star
 from controller.coflows.client import CoflowClient
 from controller.coflows.coflow import Flow
+from controller.coflows.links import BigSwitch
 from controller.coflows.order import CoflowOrder
 from controller.coflows.service_limits import NO_LIMIT
 from emulation import box
@@ -48,7 +49,7 @@ def first_in_first_out() -> Times:
         port = DeepPort("dctcp", DCTCP, ordered=name == "fifo")
         with schemes.on_star(port) as laid, coflow_load.taggers_at(laid.emulated) as taggers:
             hosts = {address: host for host, address in laid.emulated.endpoints().items()}
-            control = InProcess(CoflowOrder(lambda _: RATE_BPS, NO_LIMIT), taggers, hosts, Told.NOTHING)
+            control = InProcess(CoflowOrder(BigSwitch(lambda _: RATE_BPS), NO_LIMIT), taggers, hosts, Told.NOTHING)
             times[name] = means(coflow_load.run(laid.emulated, bursts(False), control=control if name == "fifo" else None))
     return times
 

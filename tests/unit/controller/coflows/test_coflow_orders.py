@@ -177,6 +177,12 @@ class TestBigSwitch:
     def fair(_: float, views: dict[int, View]) -> dict[int, int]:
         return dict.fromkeys(views, 0)
 
+    def test_a_link_of_the_fabric_is_shared_by_all_that_go_through_it(self) -> None:
+        two = [FluidCoflow(0.0, ((0, 1, 10.0),)), FluidCoflow(0.0, ((1, 2, 10.0),))]
+        assert completion_times(two, HOSTS, 8.0, self.fair) == pytest.approx([10.0, 10.0])  # type: ignore[arg-type]
+        found = completion_times(two, HOSTS, 8.0, self.fair, lambda source, target: (0,), [8.0])  # type: ignore[arg-type]
+        assert found == pytest.approx([20.0, 20.0])
+
     def test_two_flows_to_one_port_share_it(self) -> None:
         two = [FluidCoflow(0.0, ((0, 2, 10.0),)), FluidCoflow(0.0, ((1, 2, 10.0),))]
         assert completion_times(two, HOSTS, 8.0, self.fair) == pytest.approx([20.0, 20.0])  # type: ignore[arg-type]

@@ -141,9 +141,12 @@ class TestTelling:
         class Network:
             hosts = {member.node: f"s1:{member.name}-p" for member in self.members.present()}  # noqa: RUF012 -- never changed
 
-            def inner_links(self, source: str, destination: str) -> dict[DirectedLink, int]:
+            def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
                 asked.append((source, destination))
-                return {DirectedLink("s1", "s2"): 10**6}
+                return (DirectedLink("s1", "s2"),)
+
+            def capacity_bps(self, link: DirectedLink) -> int:
+                return 10**6
 
         self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, Network)
         self.open(5, now_ns=0, deadline_ns=200 * MS, flows=FLOWS)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from controller.coflows import service_limits
 from controller.coflows.coflow import Coflow, Flow, checked_flows, read
 from controller.coflows.deadlines import ADMITTED, REFUSED, UNCHECKED
+from controller.coflows.links import BigSwitch
 from controller.coflows.order import BY_BOTTLENECK, BY_DEADLINE, BY_SENT, BY_SUM, IDLE_NS, SETTLE_NS, CoflowOrder
 from controller.coflows.queues import DEADLINE_QUEUE, FIRST_QUEUE, LAST_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
@@ -39,19 +40,24 @@ def coflow(
 
 
 def order(*coflows: Coflow, first_bytes: float | None = MB) -> CoflowOrder:
-    made = CoflowOrder(lambda _: RATE_BPS, first_bytes)
+    made = CoflowOrder(BigSwitch(lambda _: RATE_BPS), first_bytes)
     made.update(coflows)
     return made
 
 
-def on_racks(*coflows: Coflow) -> CoflowOrder:
-    """The same where racks of two hosts, h1 and h2, h3 and h4, ..., hang on one switch, by links as fast as a host's."""
+class Racks(BigSwitch):
+    """h1 and h2, h3 and h4, ... hang on one switch each, and these on another, by links as fast as a host's."""
 
-    def inner_links(source: str, destination: str) -> dict[DirectedLink, int]:
+    def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
         first, last = (f"s{(int(host[1:]) + 1) // 2}" for host in (source, destination))
-        return {} if first == last else dict.fromkeys((DirectedLink(first, "core"), DirectedLink("core", last)), RATE_BPS)
+        return () if first == last else (DirectedLink(first, "core"), DirectedLink("core", last))
 
-    made = CoflowOrder(lambda _: RATE_BPS, MB, inner_links)
+    def link_bps(self, link: DirectedLink) -> int:
+        return RATE_BPS
+
+
+def on_racks(*coflows: Coflow) -> CoflowOrder:
+    made = CoflowOrder(Racks(lambda _: RATE_BPS), MB)
     made.update(coflows)
     return made
 
@@ -73,6 +79,30 @@ class TestOrder:
         wide = coflow(1, *((f"h{at}", f"g{at}", MB) for at in range(1, 5)))
         narrow = coflow(2, ("h1", "g1", 2 * MB))
         assert ids(order(wide, narrow)) == [1, 2]
+
+    def test_a_link_between_switches_is_a_bottleneck_too(self) -> None:
+        """Both leave one rack, from other hosts to other hosts: the lighter one goes first, and they do not share a queue."""
+        coflows = coflow(1, ("h1", "h3", 5 * MB)), coflow(2, ("h2", "h5", MB))
+        assert order(*coflows).queues(now_ns=9) == {1: 1, 2: 1}
+        assert on_racks(*coflows).queues(now_ns=9) == {2: 1, 1: 2}
+
+    def test_a_reported_pair_uses_the_links_between_switches_too(self) -> None:
+        made = on_racks(coflow(1), coflow(2))
+        for number, source, destination in ((1, "h1", "h3"), (2, "h2", "h5")):
+            made.report(number, source, destination, 10, 50)
+        assert made.queues(now_ns=60) == {1: 1, 2: 2}
+
+    def test_after_another_tree_coflows_need_its_links(self) -> None:
+        ways = Racks(lambda _: RATE_BPS)
+        made = CoflowOrder(ways, MB)
+        made.update([coflow(1, ("h1", "h3", 5 * MB)), coflow(2, ("h2", "h5", MB))])
+        assert made.queues(now_ns=9) == {2: 1, 1: 2}
+        ways.inner_links = lambda source, destination: ()  # type: ignore[method-assign]
+        assert made.queues(now_ns=10) == {2: 1, 1: 2}
+        made.reroute()
+        assert made.changed
+        assert {made.queues(now_ns=11)[number] for number in (1, 2)} <= {1, 2}
+        assert made._declared_ports[2] == {("out", "h2"), ("in", "h5")}
 
     def test_bytes_that_hosts_report_are_taken_off_what_is_left(self) -> None:
         made = order(coflow(1, ("h1", "h9", 5 * MB)), coflow(2, ("h2", "h9", 3 * MB)))
@@ -111,7 +141,7 @@ class TestOrder:
         assert ids(made) == [2, 1]
 
     def test_the_first_class_follows_the_sizes_of_coflows_that_were_closed(self) -> None:
-        made = CoflowOrder(lambda _: RATE_BPS)
+        made = CoflowOrder(BigSwitch(lambda _: RATE_BPS))
         dice = random.Random(1)
         for number in range(1, 40):
             made.update([coflow(number)])
@@ -127,7 +157,7 @@ class TestOrder:
         """The coordinator grants slots meanwhile: a thousand searches held it up for a second."""
         asked: list[int] = []
         monkeypatch.setattr(service_limits, "best_first", lambda sizes, _: asked.append(len(sizes)))
-        made = CoflowOrder(lambda _: RATE_BPS)
+        made = CoflowOrder(BigSwitch(lambda _: RATE_BPS))
         made.update([coflow(number) for number in range(1, 101)])
         for number in range(1, 101):
             made.report(number, "h1", "h9", MB, 5)
@@ -166,7 +196,7 @@ class TestQueues:
         assert made.queues(now_ns=22) == {4: 1, 2: 2, 3: 3}
 
     def test_all_move_up_once_two_share_the_last_queue_needlessly(self) -> None:
-        made = CoflowOrder(lambda _: RATE_BPS)
+        made = CoflowOrder(BigSwitch(lambda _: RATE_BPS))
         for number in range(1, 7):
             made.update([coflow(at, ("h1", "h9", at * MB)) for at in range(1, number + 1)])
             made.places(now_ns=20)
@@ -330,7 +360,7 @@ class TestDescription:
 
 @pytest.mark.parametrize("size", [1, 1 << 63])
 def test_a_host_that_sends_nothing_for_a_coflow_does_not_move_it(size: int) -> None:
-    order = CoflowOrder(lambda _: 10**9)
+    order = CoflowOrder(BigSwitch(lambda _: 10**9))
     light = Coflow(1, 0, 10**12, flows=(Flow("h1", "h2", 10**6),))
     heavy = Coflow(2, 1, 10**12, flows=(Flow("h1", "h2", 10**8),))
     order.update([light, heavy])

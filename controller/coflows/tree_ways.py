@@ -1,0 +1,78 @@
+"""The ways between hosts in the tree in force, by the names that applications give them. Pure.
+
+A host is named as its member, or as in the fabric: a fabric file, and LLDP, may know it only by the port behind which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from controller.members.registry import LAST_NODE, Members
+from topology.fabric import DirectedLink
+
+USUAL_BPS = 1_000_000_000
+"""A host's rate while there is no member."""
+
+
+class Network(Protocol):
+    """Links and capacities of the fabric, as controller/scheduling/network.py has them."""
+
+    hosts: dict[int, str]
+    """The fabric's names of members' hosts; of another tree another object."""
+
+    def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+        """The links between switches on the way between two hosts."""
+
+    def capacity_bps(self, link: DirectedLink) -> int:
+        """What a link carries."""
+
+
+class TreeWays:
+    """Implements `controller.coflows.links.Ways`; `network` returns the network in force, or None."""
+
+    def __init__(self, members: Members, network: Callable[[], Network | None]) -> None:
+        self._members = members
+        self._in_force = network
+        self._network: Network | None = None
+        self._seen: tuple[int, dict[int, str] | None] = (0, None)
+        """The version of the members, and the network's `hosts`, when `look` found them."""
+        self._rates: dict[str, int] = {"": USUAL_BPS}
+        self._nodes: dict[str, int] = {}
+        self._places: dict[str, str] = {}
+        """The fabric's name of each host that was asked for."""
+
+    def look(self) -> bool:
+        """Takes the members and the network as they are now; returns whether a way that was asked for may be another."""
+        self._network = network = self._in_force()
+        before, self._seen = self._seen, (self._members.version, None if network is None else network.hosts)
+        if before[0] != self._seen[0]:
+            present = self._members.present()
+            self._rates = {member.name: member.rate_bps for member in present}
+            self._rates[""] = max(self._rates.values(), default=USUAL_BPS)
+            self._nodes = {member.name: member.node for member in present}
+        elif before[1] is self._seen[1]:
+            return False
+        if before[1] is self._seen[1] and all(self._place(name) == place for name, place in self._places.items()):
+            return False
+        self._places.clear()
+        return True
+
+    def host_bps(self, host: str) -> int:
+        """The rate of a member; of another host the fastest one's."""
+        return self._rates.get(host, self._rates[""])
+
+    def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+        """The links between switches from one host to another; none where that is not known."""
+        if self._network is None:
+            return ()
+        places = [self._places.setdefault(name, self._place(name)) for name in (source, destination)]
+        return self._network.inner_links(*places)
+
+    def link_bps(self, link: DirectedLink) -> int:
+        """What a link between switches carries."""
+        assert self._network is not None
+        return self._network.capacity_bps(link)
+
+    def _place(self, name: str) -> str:
+        return name if self._network is None else self._network.hosts.get(self._nodes.get(name, LAST_NODE + 1), name)
