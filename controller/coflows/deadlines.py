@@ -40,7 +40,6 @@ class Deadlines:
         self._verdicts: dict[int, Verdict] = {}
         self._admitted: dict[int, Coflow] = {}
         self._reserved: Reservations[Port] = Reservations()
-        self._is_rerouted = False
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
         """Takes the coflows that are open now, in the order in which they were opened; returns what was decided anew."""
@@ -50,10 +49,6 @@ class Deadlines:
             self._admitted.pop(number, None)
             self._reserved.remove(number)
         new = [number for number in dated if number not in self._verdicts]
-        if new and self._is_rerouted:
-            self._is_rerouted, self._reserved = False, Reservations()
-            for one in self._admitted.values():
-                self._reserve(one)
         for number in new:
             one = dated[number]
             self._reserved.end(one.opened_ns)
@@ -63,9 +58,11 @@ class Deadlines:
                 self._reserve(one)
         return {number: self._verdicts[number] for number in new}
 
-    def reroute(self) -> None:
-        """Ways may be others now: what is decided stays, and needs the links of the new ways."""
-        self._is_rerouted = True
+    def renew(self, coflow: int) -> None:
+        """Reserves what a coflow needs on the ways that there are now, if it is admitted; what is decided stays."""
+        if coflow in self._admitted:
+            self._reserved.remove(coflow)
+            self._reserve(self._admitted[coflow])
 
     def verdict(self, coflow: int) -> Verdict | None:
         """What was decided about a coflow's deadline; None: it has none."""

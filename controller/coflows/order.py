@@ -28,6 +28,8 @@ from controller.coflows.sent_bytes import SentBytes
 IDLE_NS = 1_000_000_000
 SETTLE_NS = 200_000_000
 SIZES_KEPT = 200
+FLOWS_AT_ONCE = 64
+"""Whose ways are looked at in one go, some 10 us each, after a change of the tree."""
 EIGHTHS = 8
 TRUST = 1.1
 """A coflow that has sent more than so many times what was declared counts as one of unknown size."""
@@ -63,6 +65,8 @@ class CoflowOrder:
         self._closed: dict[int, int | None] = {}
         """Those that were closed and whose sizes are not taken yet, with when that was seen."""
         self._declared_ports: dict[int, frozenset[Port]] = {}
+        self._to_follow: dict[int, None] = {}
+        """Those whose ways may be others than when their ports were taken."""
         self._sizes: deque[int] = deque(maxlen=SIZES_KEPT)
         self._queues: dict[int, int] = {}
         self.changed = False
@@ -88,11 +92,21 @@ class CoflowOrder:
         return self.deadlines.update(self._open.values())
 
     def reroute(self) -> None:
-        """Ways may be others now."""
-        self.changed = True
+        """Ways may be others now: `follow` looks at them, coflow by coflow."""
         self._links.reroute()
-        self.deadlines.reroute()
-        self._declared_ports = {number: frozenset(self._links.demand(one.flows)) for number, one in self._open.items()}
+        self._to_follow = dict.fromkeys(self._open)
+
+    def follow(self) -> None:
+        """Takes the ways of some coflows as they are now."""
+        flows = 0
+        while self._to_follow and flows < FLOWS_AT_ONCE:
+            number = next(iter(self._to_follow))
+            del self._to_follow[number]
+            if number in self._open:
+                one, self.changed = self._open[number], True
+                self._declared_ports[number] = frozenset(self._links.demand(one.flows))
+                self.deadlines.renew(number)
+                flows += len(one.flows)
 
     def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
         """Takes what a host says that it has sent for a coflow so far to a node. Of a coflow that is not open it is nothing,

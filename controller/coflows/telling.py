@@ -67,16 +67,16 @@ class CoflowQueues(Part):
                     log.warning("coflow %s is left out: its document is wrong: %s", number, error)
                     self._complained.add(number)
         self._complained &= documents.keys()
-        if self._ways.look():
-            self._order.reroute()
+        if coflows:
+            self._follow()
         for coflow, verdict in self._order.update(coflows).items():
             self._publish(coflow, verdict)
         self.update(now_ns)
 
     def update(self, now_ns: int) -> None:
         """Works the order out again, since time, reports and the tree change it, too, and sends it if it has changed."""
-        if self._ways.look():
-            self._order.reroute()
+        if self._places:  # without coflows nobody's way is of interest
+            self._follow()
         if not self._order.changed and now_ns < self._again_ns:
             return
         self._again_ns = self._order.next_ns(now_ns)
@@ -119,6 +119,11 @@ class CoflowQueues(Part):
 
     def _publish(self, coflow: int, verdict: Verdict) -> None:
         self._write({"coflow_verdict": [coflow, {"deadline": verdict.deadline, "why": verdict.why}]})
+
+    def _follow(self) -> None:
+        if self._ways.look():
+            self._order.reroute()
+        self._order.follow()
 
     def _tell_all(self, _: int) -> None:
         for page in paginate(Coflows(self._version, 0, 1, tuple(sorted(self.queues.items())))):

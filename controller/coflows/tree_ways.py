@@ -13,6 +13,8 @@ from topology.fabric import DirectedLink
 
 USUAL_BPS = 1_000_000_000
 """A host's rate while there is no member."""
+MOST_NAMES = 50_000
+"""That are remembered: applications may name hosts that there are not."""
 
 
 class Network(Protocol):
@@ -66,6 +68,8 @@ class TreeWays:
         """The links between switches from one host to another; none where that is not known."""
         if self._network is None:
             return ()
+        if len(self._places) >= MOST_NAMES:
+            self._places.clear()  # so a host among them that gets a place is not seen before the next change of the tree
         places = [self._places.setdefault(name, self._place(name)) for name in (source, destination)]
         return self._network.inner_links(*places)
 

@@ -134,6 +134,13 @@ class TestTelling:
             assert [line["coflow_verdict"][1]["deadline"] for line in self.lines] == ["admitted", verdict]
             assert verdict == "admitted" or "link from s1 to s2 has 5.0 Mb/s left" in self.lines[1]["coflow_verdict"][1]["why"]
 
+    def test_without_coflows_nobody_looks_at_members_and_ways(self) -> None:
+        """A thousand members that join would cost the loop of slots a look each."""
+        self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, lambda: pytest.fail("looked"))
+        self.telling.update(0)
+        self.telling.opened({}, 0, 10**9)
+        self.telling.update(2 * 10**9)
+
     def test_hosts_are_named_as_members_where_the_fabric_calls_them_otherwise(self) -> None:
         """A fabric file, or LLDP, may know them only by the ports behind which they are."""
         asked: list[tuple[str, str]] = []

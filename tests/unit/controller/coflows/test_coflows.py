@@ -15,7 +15,16 @@ from controller.coflows import service_limits
 from controller.coflows.coflow import Coflow, Flow, checked_flows, read
 from controller.coflows.deadlines import ADMITTED, REFUSED, UNCHECKED
 from controller.coflows.links import BigSwitch
-from controller.coflows.order import BY_BOTTLENECK, BY_DEADLINE, BY_SENT, BY_SUM, IDLE_NS, SETTLE_NS, CoflowOrder
+from controller.coflows.order import (
+    BY_BOTTLENECK,
+    BY_DEADLINE,
+    BY_SENT,
+    BY_SUM,
+    FLOWS_AT_ONCE,
+    IDLE_NS,
+    SETTLE_NS,
+    CoflowOrder,
+)
 from controller.coflows.queues import DEADLINE_QUEUE, FIRST_QUEUE, LAST_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
 from topology.fabric import DirectedLink
@@ -95,14 +104,35 @@ class TestOrder:
     def test_after_another_tree_coflows_need_its_links(self) -> None:
         ways = Racks(lambda _: RATE_BPS)
         made = CoflowOrder(ways, MB)
-        made.update([coflow(1, ("h1", "h3", 5 * MB)), coflow(2, ("h2", "h5", MB))])
-        assert made.queues(now_ns=9) == {2: 1, 1: 2}
-        ways.inner_links = lambda source, destination: ()  # type: ignore[method-assign]
-        assert made.queues(now_ns=10) == {2: 1, 1: 2}
+        made.update([coflow(1, ("h1", "h3", 5 * MB)), coflow(2, ("h3", "h5", MB))])
+        assert made.queues(now_ns=9) == {1: 1, 2: 1}
+        ways.inner_links = lambda source, destination: (DirectedLink("a", "b"),)  # type: ignore[method-assign]
+        made.follow()
+        assert made.queues(now_ns=10) == {1: 1, 2: 1}
         made.reroute()
+        made.follow()
         assert made.changed
-        assert {made.queues(now_ns=11)[number] for number in (1, 2)} <= {1, 2}
-        assert made._declared_ports[2] == {("out", "h2"), ("in", "h5")}
+        assert made.queues(now_ns=11) == {2: 1, 1: 2}
+
+    def test_the_ways_of_many_coflows_are_followed_in_turns(self) -> None:
+        asked: list[str] = []
+
+        class Asked(Racks):
+            def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+                asked.append(source)
+                return super().inner_links(source, destination)
+
+        made = CoflowOrder(Asked(lambda _: RATE_BPS), MB)
+        count = 3 * FLOWS_AT_ONCE
+        made.update([coflow(number, (f"h{number}", "h9999", MB)) for number in range(1, count + 1)])
+        made.reroute()
+        for turn in range(1, 4):
+            asked.clear()
+            made.follow()
+            assert len(asked) == FLOWS_AT_ONCE, turn
+        asked.clear()
+        made.follow()
+        assert not asked
 
     def test_bytes_that_hosts_report_are_taken_off_what_is_left(self) -> None:
         made = order(coflow(1, ("h1", "h9", 5 * MB)), coflow(2, ("h2", "h9", 3 * MB)))
@@ -263,6 +293,18 @@ class TestDeadlines:
         assert "the link from s1 to core has 21.0 Mb/s left, it needs 32.0 Mb/s" in verdict.why
         inside = on_racks(first, coflow(2, ("h2", "h1", MB), opened_ns=1, deadline_ns=250 * MS))
         assert inside.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: DEADLINE_QUEUE}
+
+    def test_what_was_admitted_needs_the_links_of_another_tree_from_then_on(self) -> None:
+        first = coflow(1, ("h1", "h3", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        ways = Racks(lambda _: RATE_BPS)
+        made = CoflowOrder(ways, MB)
+        made.update([first])
+        ways.inner_links = lambda source, destination: (DirectedLink("a", "b"),)  # type: ignore[method-assign]
+        made.reroute()
+        made.follow()
+        second = coflow(2, ("h5", "h7", MB), opened_ns=1, deadline_ns=250 * MS)
+        assert [verdict.deadline for verdict in made.update([first, second]).values()] == [REFUSED]
+        assert made.deadlines.verdict(1).deadline == ADMITTED  # type: ignore[union-attr]
 
     def test_one_coflow_needs_a_shared_link_for_all_its_flows(self) -> None:
         flows = ("h1", "h3", 2 * MB), ("h2", "h5", MB)
