@@ -37,7 +37,7 @@ def order(
             left[port] = left.get(port, 0.0) + time
     last_first = []
     while any(times.values()):
-        bottleneck = max(left, key=lambda port: left[port])
+        bottleneck = max(left, key=left.__getitem__)
         there = [coflow for coflow, needed in times.items() if bottleneck in needed]
         if not there:  # what rounding leaves of a port that is through
             del left[bottleneck]

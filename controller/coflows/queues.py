@@ -42,7 +42,7 @@ def _layers(order: Sequence[Placed], before: Mapping[int, int]) -> dict[int, int
     anywhere = deepest = FIRST_QUEUE - 1  # of those whose ports are unknown, and of all
     found = {}
     for coflow, ports, busy in order:
-        above = deepest if ports is None else max((lowest.get(port, anywhere) for port in ports), default=anywhere)
+        above = deepest if ports is None else max(map(lowest.__getitem__, lowest.keys() & ports), default=anywhere)
         queue = min(max(above, anywhere) + 1, LAST_QUEUE)
         if (stay := before.get(coflow, 0)) > queue:
             queue = stay
@@ -53,6 +53,5 @@ def _layers(order: Sequence[Placed], before: Mapping[int, int]) -> dict[int, int
         if ports is None:
             anywhere = max(anywhere, queue)
         else:
-            for port in ports:
-                lowest[port] = max(lowest.get(port, 0), queue)
+            lowest.update(dict.fromkeys(ports, queue))  # it is not above any that was there
     return found
