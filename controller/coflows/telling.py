@@ -7,14 +7,13 @@ all is sent again each second. One frame to the group address reaches all member
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.coflows.coflow import read
 from controller.coflows.deadlines import Verdict
 from controller.coflows.order import CoflowOrder, Place
 from controller.coflows.queues import LAST_QUEUE
+from controller.coflows.reading import Reading
 from controller.coflows.tree_ways import Network, TreeWays
 from controller.members.part import SWEEP_NS, Part
 from controller.members.registry import LAST_NODE, Member, Members
@@ -23,7 +22,6 @@ from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
 from protocol.timers import REFRESH_NS, Timers
 
-log = logging.getLogger("baton.coordinator")
 
 MOST_IN_LAST = 256
 """Of the coflows from this place on, those in the last queue are not told: there may be very many."""
@@ -50,25 +48,17 @@ class CoflowQueues(Part):
         """The queue of every coflow that is told, by id."""
         self._places: list[Place] = []
         self._ways = TreeWays(members, network)
+        self._reading = Reading(self._ways.called)
         self._order = CoflowOrder(self._ways)
         self._timers, self._members, self._send, self._write = timers, members, send, write
         self._version = 0
         self._again_ns = 0
-        self._complained: set[str] = set()
 
     def opened(self, documents: Mapping[str, Mapping[str, Any]], ahead_ns: int, now_ns: int) -> None:
         """Takes the open coflows as the store has them; its clock is `ahead_ns` ahead of ours."""
-        coflows = []
-        for number, document in documents.items():
-            try:
-                coflows.append(read(int(number), document, ahead_ns))
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                if number not in self._complained:
-                    log.warning("coflow %s is left out: its document is wrong: %s", number, error)
-                    self._complained.add(number)
-        self._complained &= documents.keys()
-        if coflows:
+        if documents:
             self._follow()
+        coflows = self._reading.take(documents, ahead_ns, self._ways.changes)
         for coflow, verdict in self._order.update(coflows).items():
             self._publish(coflow, verdict)
         self.update(now_ns)

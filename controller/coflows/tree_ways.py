@@ -41,8 +41,12 @@ class TreeWays:
         """The version of the members, and the network's `hosts`, when `look` found them."""
         self._rates: dict[str, int] = {"": USUAL_BPS}
         self._nodes: dict[str, int] = {}
+        self._members_at: dict[str, str] = {}
+        """By the fabric's name of a host."""
         self._places: dict[str, str] = {}
         """The fabric's name of each host that was asked for."""
+        self.changes = 0
+        """How often members or the tree were others at a look."""
 
     def look(self) -> bool:
         """Takes the members and the network as they are now; returns whether a way that was asked for may be another."""
@@ -55,10 +59,20 @@ class TreeWays:
             self._nodes = {member.name: member.node for member in present}
         elif before[1] is self._seen[1]:
             return False
+        self.changes += 1
+        names = {node: name for name, node in self._nodes.items()}
+        hosts = {} if network is None else network.hosts
+        self._members_at = {host: names[node] for node, host in hosts.items() if node in names}
         if before[1] is self._seen[1] and all(self._place(name) == place for name, place in self._places.items()):
             return False
         self._places.clear()
         return True
+
+    def called(self, host: str) -> str:
+        """A host by the name of its member, as reports have it, whichever of its names is given; itself if it has none."""
+        if host in self._nodes or self._network is None:
+            return host
+        return self._members_at.get(host, host)
 
     def host_bps(self, host: str) -> int:
         """The rate of a member; of another host the fastest one's."""

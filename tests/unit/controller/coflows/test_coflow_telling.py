@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controller.coflows.client import CoflowClient, NotOpen, OpenCoflow
+from controller.coflows.coflow import Flow
 from controller.coflows.deadlines import Verdict
 from controller.coflows.telling import CoflowQueues
 from controller.members.registry import LAST_NODE, Members
@@ -160,6 +161,25 @@ class TestTelling:
         self.open(6, now_ns=0, deadline_ns=200 * MS, flows=[["h1", "s2:elsewhere", 5]])
         assert set(asked) == {("s1:h1-p", "s1:h2-p"), ("s1:h1-p", "s2:elsewhere")}
         assert self.lines[0]["coflow_verdict"][1]["deadline"] == "refused"
+
+    def test_a_flow_between_hosts_as_the_fabric_calls_them_counts_what_their_members_report(self) -> None:
+        first, second = self.members.present()
+
+        class Network:
+            hosts = {first.node: "s1:p1", second.node: "s1:p2"}  # noqa: RUF012 -- never changed
+
+            def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
+                return ()
+
+            def capacity_bps(self, link: DirectedLink) -> int:
+                raise KeyError(link)
+
+        self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append, Network)
+        self.open(5, now_ns=0, flows=[["s1:p1", "h2", 900], ["h1", "s1:p2", 100]])
+        self.telling.handlers[CoflowReport](first, CoflowReport(((5, second.node, 700),)), 10)
+        self.telling.update(10**9)
+        assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 700
+        assert self.telling._order._open[5].flows == (Flow("h1", "h2", 1_000),)
 
     def test_the_stores_clock_is_turned_into_ours(self) -> None:
         ahead_ns = 10**18
