@@ -22,7 +22,6 @@ from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.paging import paginate
 from protocol.timers import REFRESH_NS, Timers
 
-
 MOST_IN_LAST = 256
 """Of the coflows from this place on, those in the last queue are not told: there may be very many."""
 MOST_SHOWN = 100
