@@ -38,7 +38,6 @@ class Deadlines:
         self._links = links
         self._usable = usable
         self._verdicts: dict[int, Verdict] = {}
-        self._admitted: dict[int, Coflow] = {}
         self._reserved: Reservations[Port] = Reservations()
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
@@ -46,7 +45,6 @@ class Deadlines:
         dated = {one.coflow: one for one in coflows if one.deadline_ns is not None}
         for number in self._verdicts.keys() - dated.keys():
             del self._verdicts[number]
-            self._admitted.pop(number, None)
             self._reserved.remove(number)
         new = [number for number in dated if number not in self._verdicts]
         for number in new:
@@ -54,15 +52,15 @@ class Deadlines:
             self._reserved.end(one.opened_ns)
             verdict = self._verdicts[number] = self._decide(one)
             if verdict.deadline == ADMITTED:
-                self._admitted[number] = one
                 self._reserve(one)
         return {number: self._verdicts[number] for number in new}
 
-    def renew(self, coflow: int) -> None:
-        """Reserves what a coflow needs on the ways that there are now, if it is admitted; what is decided stays."""
-        if coflow in self._admitted:
-            self._reserved.remove(coflow)
-            self._reserve(self._admitted[coflow])
+    def renew(self, one: Coflow) -> None:
+        """Reserves what a coflow needs on the ways that there are now, if it was admitted; what is decided stays."""
+        known = self._verdicts.get(one.coflow)
+        if known is not None and known.deadline == ADMITTED:
+            self._reserved.remove(one.coflow)
+            self._reserve(one)
 
     def verdict(self, coflow: int) -> Verdict | None:
         """What was decided about a coflow's deadline; None: it has none."""

@@ -85,7 +85,7 @@ class CoflowOrder:
             del self._closed[number]
         for number, one in self._open.items():
             if (known := before.get(number)) is None or known.flows != one.flows:
-                self._declared_ports[number] = frozenset(self._links.demand(one.flows))
+                self._take_ways(one)
         for number in self._declared_ports.keys() - self._open.keys():
             del self._declared_ports[number]
         self.sent.keep(self._open.keys() | self._closed.keys())
@@ -104,9 +104,12 @@ class CoflowOrder:
             del self._to_follow[number]
             if number in self._open:
                 one, self.changed = self._open[number], True
-                self._declared_ports[number] = frozenset(self._links.demand(one.flows))
-                self.deadlines.renew(number)
+                self._take_ways(one)
                 flows += len(one.flows)
+
+    def _take_ways(self, one: Coflow) -> None:
+        self._declared_ports[one.coflow] = frozenset(self._links.demand(one.flows))
+        self.deadlines.renew(one)
 
     def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
         """Takes what a host says that it has sent for a coflow so far to a node. Of a coflow that is not open it is nothing,

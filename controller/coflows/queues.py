@@ -53,5 +53,5 @@ def _layers(order: Sequence[Placed], before: Mapping[int, int]) -> dict[int, int
         if ports is None:
             anywhere = max(anywhere, queue)
         else:
-            lowest.update(dict.fromkeys(ports, queue))  # it is not above any that was there
+            lowest.update(dict.fromkeys(ports, queue))  # at least as deep as what was there
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from controller.members.registry import LAST_NODE, Members
+from controller.members.registry import Member, Members
 from topology.fabric import DirectedLink
 
 USUAL_BPS = 1_000_000_000
@@ -39,10 +39,10 @@ class TreeWays:
         self._network: Network | None = None
         self._seen: tuple[int, dict[int, str] | None] = (0, None)
         """The version of the members, and the network's `hosts`, when `look` found them."""
-        self._rates: dict[str, int] = {"": USUAL_BPS}
-        self._nodes: dict[str, int] = {}
+        self._named: dict[str, Member] = {}
+        self._fastest_bps = USUAL_BPS
         self._members_at: dict[str, str] = {}
-        """By the fabric's name of a host."""
+        """By the fabric's name of a host: its member's name."""
         self._places: dict[str, str] = {}
         """The fabric's name of each host that was asked for."""
         self.changes = 0
@@ -53,16 +53,12 @@ class TreeWays:
         self._network = network = self._in_force()
         before, self._seen = self._seen, (self._members.version, None if network is None else network.hosts)
         if before[0] != self._seen[0]:
-            present = self._members.present()
-            self._rates = {member.name: member.rate_bps for member in present}
-            self._rates[""] = max(self._rates.values(), default=USUAL_BPS)
-            self._nodes = {member.name: member.node for member in present}
+            self._named = {member.name: member for member in self._members.present()}
+            self._fastest_bps = max((member.rate_bps for member in self._named.values()), default=USUAL_BPS)
         elif before[1] is self._seen[1]:
             return False
         self.changes += 1
-        names = {node: name for name, node in self._nodes.items()}
-        hosts = {} if network is None else network.hosts
-        self._members_at = {host: names[node] for node, host in hosts.items() if node in names}
+        self._members_at = {self._place(name): name for name in self._named}
         if before[1] is self._seen[1] and all(self._place(name) == place for name, place in self._places.items()):
             return False
         self._places.clear()
@@ -70,13 +66,11 @@ class TreeWays:
 
     def called(self, host: str) -> str:
         """A host by the name of its member, as reports have it, whichever of its names is given; itself if it has none."""
-        if host in self._nodes or self._network is None:
-            return host
-        return self._members_at.get(host, host)
+        return host if host in self._named else self._members_at.get(host, host)
 
     def host_bps(self, host: str) -> int:
         """The rate of a member; of another host the fastest one's."""
-        return self._rates.get(host, self._rates[""])
+        return self._named[host].rate_bps if host in self._named else self._fastest_bps
 
     def inner_links(self, source: str, destination: str) -> tuple[DirectedLink, ...]:
         """The links between switches from one host to another; none where that is not known."""
@@ -93,4 +87,6 @@ class TreeWays:
         return self._network.capacity_bps(link)
 
     def _place(self, name: str) -> str:
-        return name if self._network is None else self._network.hosts.get(self._nodes.get(name, LAST_NODE + 1), name)
+        """A host by the fabric's name, whichever of its names is given; itself if the fabric does not know it."""
+        member = self._named.get(name)
+        return name if member is None or self._network is None else self._network.hosts.get(member.node, name)

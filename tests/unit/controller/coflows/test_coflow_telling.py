@@ -180,6 +180,13 @@ class TestTelling:
         self.telling.update(10**9)
         assert self.telling.status()["coflow_order"][0]["sent_bytes"] == 700
         assert self.telling._order._open[5].flows == (Flow("h1", "h2", 1_000),)
+        third = self.members.register(b"\x02\x00\x00\x00\x00\x03", "h3", 10**8, (), "tbf", "1", 0)
+        for at, known in enumerate(("s1:p3", "h3")):  # the same document, before and after its host has a place
+            if at:
+                Network.hosts[third.node] = "s1:p3"
+                self.members.register(b"\x02\x00\x00\x00\x00\x04", "h4", 10**8, (), "tbf", "1", 0)
+            self.open(6, now_ns=20, flows=[["s1:p3", "h2", 900]])
+            assert self.telling._order._open[6].flows == (Flow(known, "h2", 900),)
 
     def test_the_stores_clock_is_turned_into_ours(self) -> None:
         ahead_ns = 10**18

@@ -306,6 +306,26 @@ class TestDeadlines:
         assert [verdict.deadline for verdict in made.update([first, second]).values()] == [REFUSED]
         assert made.deadlines.verdict(1).deadline == ADMITTED  # type: ignore[union-attr]
 
+    def test_what_was_admitted_is_reserved_by_the_names_that_its_hosts_have_now(self) -> None:
+        """A host's member joins after the coflow was opened by the fabric's name of it."""
+        dated = {"opened_ns": 0, "deadline_ns": 250 * MS}
+        made = order(coflow(1, ("s1:p1", "h9", 2 * MB), **dated))
+        made.update([coflow(1, ("h1", "h9", 2 * MB), **dated)])
+        second = coflow(2, ("h1", "h8", MB), opened_ns=1, deadline_ns=250 * MS)
+        made.update([coflow(1, ("h1", "h9", 2 * MB), **dated), second])
+        assert made.deadlines.verdict(2).deadline == REFUSED  # type: ignore[union-attr]
+
+    def test_after_another_tree_each_that_was_admitted_needs_its_rate_once_and_a_refused_one_none(self) -> None:
+        first = coflow(1, ("h1", "h9", MB), opened_ns=0, deadline_ns=250 * MS)
+        refused = coflow(2, ("h2", "h9", 2 * MB), opened_ns=1, deadline_ns=250 * MS)
+        made = order(first, refused)
+        assert made.deadlines.verdict(2).deadline == REFUSED  # type: ignore[union-attr]
+        for _ in range(3):
+            made.reroute()
+            made.follow()
+        third = coflow(3, ("h3", "h9", MB), opened_ns=2, deadline_ns=250 * MS)
+        assert [verdict.deadline for verdict in made.update([first, refused, third]).values()] == [ADMITTED]
+
     def test_one_coflow_needs_a_shared_link_for_all_its_flows(self) -> None:
         flows = ("h1", "h3", 2 * MB), ("h2", "h5", MB)
         made = on_racks(coflow(1, *flows, opened_ns=0, deadline_ns=250 * MS))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from controller.coflows import tree_ways
 from controller.coflows.tree_ways import USUAL_BPS, TreeWays
 from controller.members.registry import Members
 from topology.fabric import DirectedLink
@@ -44,6 +47,19 @@ class TestTreeWays:
         assert self.ways.inner_links("h1", "elsewhere") == ()
         assert self.ways.link_bps(UPLINK) == 7
         assert [self.ways.host_bps(host) for host in ("h1", "h2", "elsewhere")] == [10**8, 2 * 10**8, 2 * 10**8]
+
+    def test_a_host_is_called_as_its_member(self) -> None:
+        self.tree = Tree({self.join(1): "s1:p"})
+        self.ways.look()
+        assert [self.ways.called(name) for name in ("h1", "s1:p", "elsewhere")] == ["h1", "h1", "elsewhere"]
+
+    def test_names_that_there_are_not_are_not_kept_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tree_ways, "MOST_NAMES", 4)
+        self.tree = Tree({})
+        self.ways.look()
+        for number in range(20):
+            self.ways.inner_links(f"a{number}", f"b{number}")
+            assert len(self.ways._places) <= 5
 
     def test_a_look_tells_whether_a_way_that_was_asked_for_may_be_another(self) -> None:
         hosts: dict[int, str] = {}
