@@ -72,7 +72,8 @@ def _flows(store: Store, texts: tuple[str, ...], option: str) -> list[tuple[str,
     """The flows of the command line. Ends the command with an error: one can't be read, or names a host that there is not (as
     far as any are known: a coflow may be opened before the coordinator starts)."""
     members = {member["name"] for member in store.members().values()}
-    known = members.union(host["name"] for host in (store.fabric() or {}).get("fabric", {}).get("hosts", ()))
+    found = members.union(host["name"] for host in (store.fabric() or {}).get("fabric", {}).get("hosts", ()))
+    known = {name for name in found if ":" not in name}  # a name with colons, of a switch's port, can't be written here
     flows = []
     for text in texts:
         try:

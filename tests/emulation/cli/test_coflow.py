@@ -30,6 +30,12 @@ def test_a_host_of_the_fabric_needs_no_agent(run: Run, store: Store) -> None:
     assert run("coflow", "open", "--flow", "h1:h9:1MB")[0] == 0
 
 
+def test_hosts_whose_names_cannot_be_written_are_not_offered(run: Run, store: Store) -> None:
+    """A fabric may know a host by its switch's port alone."""
+    store.publish_fabric({"fabric": {"hosts": [{"name": "t1:h9-p"}]}})
+    assert run("coflow", "open", "--flow", "h1:h8:1MB")[1].rstrip().endswith("no host is called h8; hosts are h1, h2")
+
+
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x" * 256])
 def test_a_name_is_a_line_of_text(run: Run, store: Store, name: str) -> None:
     code, text = run("coflow", "open", "--name", name)
