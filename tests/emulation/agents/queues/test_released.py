@@ -49,7 +49,7 @@ def passes(wire: Wire, receiver: socket.socket, payload: bytes) -> bool:
     time.sleep(0.05)
     wire.host.open_gate(16)
     wire.host.wake_queues()
-    receiver.settimeout(5)
+    receiver.settimeout(30)  # a packet that was lost is sent again after a time that doubles
     return receiver.recv(len(payload), socket.MSG_WAITALL) == payload
 
 
