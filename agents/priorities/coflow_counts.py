@@ -4,7 +4,7 @@ A row that changed is sent again in the next `REPEATS` reports, since a report m
 is taken out of the kernel's table, and counted on from here, so that the table stays short; after `FORGET_NS`, a coflow's
 longest life, it is forgotten, or when there are `MOST_ROWS` that changed later: its bytes stay counted while its coflow and
 node have another row, for a sum that falls is taken for a tagger that began anew. What has not changed costs nothing at a
-`take`.
+`take`. What went to an address before it had a node stays counted to none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from protocol.bodies.vocabulary import UNREGISTERED
 
 REPEATS = 2
 SILENT_NS, FORGET_NS = 2_000_000_000, 3_600_000_000_000
@@ -30,6 +32,8 @@ class _Row:
     total: int = 0
     before: int = 0
     """What was counted before the kernel began again."""
+    to_none: int = 0
+    """Of `total`: what went there before the address had a node."""
 
 
 class CoflowCounts(Generic[Target]):
@@ -56,21 +60,31 @@ class CoflowCounts(Generic[Target]):
             if row is None:
                 row = self._rows[key] = _Row(now_ns)
             if value + row.before != row.total:
+                if row.node == UNREGISTERED:
+                    self._look_up(key, row, node_of)
                 self._grow(key, row, value, now_ns)
         while len(self._rows) > MOST_ROWS:
             self._forget(next(iter(self._rows)))
         wanted = set()
         for key, row in list(self._reporting.items()):
-            if row.node is None:
-                row.node = node_of(key[1])
-                at = key[0], row.node
-                self._sums[at] = self._sums.get(at, 0) + row.total
-                self._rows_of[at] += 1
-            wanted.add((key[0], row.node))
+            node = self._look_up(key, row, node_of) if row.node is None else row.node
+            wanted.add((key[0], node))
             row.repeats -= 1
             if not row.repeats:
                 del self._reporting[key]
         return [(coflow, node, self._sums[coflow, node]) for coflow, node in sorted(wanted)]
+
+    def _look_up(self, key: tuple[int, Target], row: _Row, node_of: Callable[[Target], int]) -> int:
+        """Counts the row to its node from now on, and what went there before unless that is counted to none; the node."""
+        node = node_of(key[1])
+        if node == row.node:
+            return node
+        row.to_none = 0 if row.node is None else row.total
+        row.node = node
+        at = key[0], node
+        self._sums[at] = self._sums.get(at, 0) + row.total - row.to_none
+        self._rows_of[at] += 1
+        return node
 
     def _grow(self, key: tuple[int, Target], row: _Row, value: int, now_ns: int) -> None:
         if value + row.before < row.total:  # the kernel dropped the row to make room
@@ -90,19 +104,23 @@ class CoflowCounts(Generic[Target]):
         counted = self._in_kernel.pop(key, None) is not None
         if row.node is None:
             return
-        at = key[0], row.node
-        self._rows_of[at] -= 1
-        if not self._rows_of[at]:
-            del self._sums[at], self._rows_of[at]
-        elif counted:  # the kernel will say it again
-            self._sums[at] -= row.total
+        shares = [(row.node, row.total - row.to_none)]
+        if row.to_none:
+            shares.append((UNREGISTERED, row.to_none))
+        for node, size_bytes in shares:
+            at = key[0], node
+            self._rows_of[at] -= 1
+            if not self._rows_of[at]:
+                del self._sums[at], self._rows_of[at]
+            elif counted:  # the kernel will say it again
+                self._sums[at] -= size_bytes
 
     def again(self) -> None:
         """Has everything reported again: another leader listens, which numbers the nodes anew."""
         self._sums.clear()
         self._rows_of.clear()
         for row in self._rows.values():
-            row.repeats, row.node = 1 + REPEATS, None
+            row.repeats, row.node, row.to_none = 1 + REPEATS, None, 0
         self._reporting = dict(self._rows)
 
     def silent(self, now_ns: int) -> list[tuple[int, Target]]:

@@ -100,3 +100,31 @@ def test_entries_are_parted_into_frames() -> None:
     entries = tuple((number, 16, 5) for number in range(COFLOWS_SENT_MAX + 1))
     assert coflow_reports(entries) == [CoflowReport(entries[:-1]), CoflowReport(entries[-1:])]
     assert coflow_reports(()) == []
+
+
+def test_an_address_that_gets_a_node_counts_to_it_from_then_on() -> None:
+    """What the leader heard before stays with none: it would count a sum that falls as begun anew."""
+    counts: CoflowCounts[str] = CoflowCounts()
+    nodes = {"a": 16}
+    kernel = {(5, "late"): 100, (5, "never"): 7}
+
+    def lookup(target: str) -> int:
+        return nodes.get(target, 0)
+
+    assert counts.take(kernel, lookup, 0) == [(5, 0, 107)]
+    nodes["late"] = 17
+    assert counts.take({(5, "late"): 130}, lookup, 1) == [(5, 0, 107), (5, 17, 30)]
+    assert counts.take({(5, "late"): 150}, lookup, 2) == [(5, 0, 107), (5, 17, 50)]
+    assert counts.take({(5, "late"): 150, (5, "never"): 8}, lookup, 3) == [(5, 0, 108), (5, 17, 50)]
+    counts.again()
+    assert counts.take({}, lookup, 4) == [(5, 0, 8), (5, 17, 150)], "another leader hears of the node alone"
+
+
+def test_a_row_of_two_nodes_is_forgotten_at_both() -> None:
+    counts: CoflowCounts[str] = CoflowCounts()
+    counts.take({(5, "late"): 100}, lambda _: 0, 0)
+    counts.take({(5, "late"): 130}, lambda _: 17, 1)
+    counts.silent(FORGET_NS + 1)
+    assert counts.take({(5, "late"): 140}, lambda _: 17, FORGET_NS + 2) == [(5, 17, 140)]
+    counts.silent(2 * FORGET_NS + 2)
+    assert counts.take({(5, "other"): 9}, lambda _: 0, 2 * FORGET_NS + 2) == [(5, 0, 9)]
