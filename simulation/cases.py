@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -59,8 +59,8 @@ class Case:
         """The flows; `sizes` is the workload's distribution."""
         return poisson(sizes, self.fabric, load=self.load, count=self.flows, mixture=self.mixture, seed=self.seed)
 
-    def sent(self, flows: tuple[Flow, ...], refused: frozenset[int]) -> tuple[Flow, ...]:
-        """The flows as hosts send them, when those at these positions are refused their deadlines."""
+    def sent(self, flows: tuple[Flow, ...], refused: Mapping[int, int]) -> tuple[Flow, ...]:
+        """The flows as hosts send them, when those at these positions are refused their deadlines at first."""
         return self._admission.sent(flows, refused) if self.settings.admit else flows
 
     def program_input(self, sent: tuple[Flow, ...]) -> tuple[str, Thresholds]:
@@ -68,9 +68,9 @@ class Case:
         cuts = thresholds(self.scheme, sent, self.load)
         return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), sent), cuts
 
-    def refused(self, flows: tuple[Flow, ...]) -> frozenset[int]:
-        """The positions of the flows whose deadlines are refused."""
-        return self._admission.refused(flows, self.fabric.host_bps) if self.settings.admit else frozenset()
+    def refused(self, flows: tuple[Flow, ...]) -> dict[int, int]:
+        """The flows whose deadlines are refused at first, as `Admission.refused`."""
+        return self._admission.refused(flows, self.fabric.host_bps) if self.settings.admit else {}
 
     @property
     def _admission(self) -> Admission:

@@ -23,7 +23,7 @@ _CRUMB = 1e-6
 @dataclass(frozen=True, slots=True)
 class Flow:
     """One flow: type 1 has a deadline (ns after its start), type 2 a known size, type 3 neither. `refused_ns` after its start
-    a flow hears that its deadline is refused, and goes by its size; 0: never."""
+    a flow hears that its deadline is refused, and goes by its size; `admitted_ns` after it, that it counts; 0: never."""
 
     start_ns: int
     source: int
@@ -32,11 +32,12 @@ class Flow:
     flow_type: int
     deadline_ns: int = 0
     refused_ns: int = 0
+    admitted_ns: int = 0
 
     @property
     def goes_by(self) -> int:
         """Its type as thresholds count it: that of a refused flow is 2."""
-        return 2 if self.refused_ns else self.flow_type
+        return 2 if self.refused_ns and not self.admitted_ns else self.flow_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
         "events": close["events"],
         "drops": close["drops"],
         "marks": close["marks"],
-        "refused": len(refused.intersection(range(len(flows))[case.counted])),
+        "refused": sum(bool(one.refused_ns and not one.admitted_ns) for one in sent[case.counted]),
+        "admitted_later": sum(bool(one.admitted_ns) for one in sent[case.counted]),
         **summary(ended(flows, lines, case.fabric)[case.counted]),
     }

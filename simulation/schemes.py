@@ -164,7 +164,8 @@ def case_text(settings: dict[str, int | str | tuple[int, ...]], flows: Iterable[
         if value != ()
     ]
     lines += [
-        f"flow {one.start_ns} {one.source} {one.target} {one.size_bytes} {one.flow_type} {one.deadline_ns} {one.refused_ns}"
+        f"flow {one.start_ns} {one.source} {one.target} {one.size_bytes} {one.flow_type} {one.deadline_ns} {one.refused_ns} "
+        f"{one.admitted_ns}"
         for one in flows
     ]
     return "\n".join(lines) + "\n"

@@ -44,7 +44,8 @@ def open_(
 ) -> None:
     """Open a coflow and print its id. A coflow that is not closed expires after an hour.
 
-    A deadline together with --flow is admitted or refused; a refused one is told why, and the coflow is open without it.
+    A deadline together with --flow is admitted or refused; a refused one is told why, and the coflow is open without it. It may
+    be admitted later, when others end: `baton coflow list` shows that.
     """
     from topology.units import parse_duration, parse_size
 

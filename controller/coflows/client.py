@@ -8,7 +8,8 @@ Its document in the store: `controller.coflows.coflow`. Instants are by the stor
 it does not say, the controller learns from the hosts, which count the bytes of marked sockets: so a coflow may be opened with
 flows, with the sum of their bytes, or with nothing, and flows may be added.
 
-A deadline is admitted or refused when the coflow is opened. While one that is not refused is ahead, a socket has the mark of a
+A deadline is admitted or refused when the coflow is opened; one that is refused may be admitted later, when others have ended
+(`OpenCoflow.answered`). While one that is not refused is ahead, a socket has the mark of a
 flow with the time that is left: type 1, so that its rate is controlled as Karuna's deadline flows are (SIGCOMM 2016, section
 4.1) and it has queue 0. Any other socket, also one that is opened after the deadline, has the coflow's own mark, and the queue
 that `controller.coflows.order` says.
@@ -46,13 +47,15 @@ class NotOpen(LookupError):
 class OpenCoflow:
     """A coflow that is open; `deadline_ns` by this host's CLOCK_MONOTONIC. As a context it is closed at the end.
 
-    `verdict`: whether its deadline is kept, and why; None without a deadline. One that was refused is no `deadline_ns`.
+    `verdict`: whether its deadline is kept, and why; None without a deadline. One that was refused is no `deadline_ns`, and is
+    `asked_ns` still.
     """
 
     store: Store
     id: int
     deadline_ns: int | None = None
     verdict: Verdict | None = None
+    asked_ns: int | None = None
 
     def marking(self, size_bytes: int | None = None, *, now_ns: int | None = None) -> FlowMark | CoflowMark:
         """The mark of a flow that begins now; its size counts only while a deadline is ahead.
@@ -69,11 +72,12 @@ class OpenCoflow:
         """This coflow with the verdict on its deadline, if there is one by now. Raises StoreUnavailable.
 
         A client with `wait_s=0` does not wait for it: data flow meanwhile, under the mark of a deadline. Where it was refused,
-        mark the sockets anew.
+        mark the sockets anew. Ask again now and then: where others have ended it may be admitted after all, and a socket that
+        is marked anew, with the bytes that are left, is paced by its deadline from then on.
         """
-        if self.deadline_ns is None:
+        if self.asked_ns is None:
             return self
-        return _decided(self.store, self.id, self.deadline_ns, self.store.verdict(self.id))
+        return _decided(self.store, self.id, self.asked_ns, self.store.verdict(self.id))
 
     def mark(self, sock: socket.socket, *, size_bytes: int | None = None) -> None:
         """Marks a socket for the flow that begins now: before connect(), or on an open connection for its next message.
@@ -194,8 +198,9 @@ class CoflowClient:
         return verdict
 
 
-def _decided(store: Store, coflow: int, deadline_ns: int, found: dict[str, Any] | None) -> OpenCoflow:
+def _decided(store: Store, coflow: int, asked_ns: int, found: dict[str, Any] | None) -> OpenCoflow:
     if found is None:
-        return OpenCoflow(store, coflow, deadline_ns, Verdict(UNCHECKED, "the controller has not decided, or knows no flows"))
-    verdict = Verdict(found["deadline"], found["why"])
-    return OpenCoflow(store, coflow, None if verdict.deadline == REFUSED else deadline_ns, verdict)
+        verdict = Verdict(UNCHECKED, "the controller has not decided, or knows no flows")
+    else:
+        verdict = Verdict(found["deadline"], found["why"])
+    return OpenCoflow(store, coflow, None if verdict.deadline == REFUSED else asked_ns, verdict, asked_ns)

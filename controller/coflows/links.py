@@ -81,5 +81,5 @@ class Links:
 def named(port: Port) -> str:
     """A port in a sentence."""
     if len(port) == 2:
-        return f"{port[1]}'s link {'to' if port[0] == 'in' else 'from'} the fabric"
+        return f"the link {'to' if port[0] == 'in' else 'from'} {port[1]}"
     return f"the link from {port[1]} to {port[2]}"

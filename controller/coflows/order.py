@@ -91,9 +91,16 @@ class CoflowOrder:
         self.sent.keep(self._open.keys() | self._closed.keys())
         return self.deadlines.update(self._open.values())
 
+    def admit_later(self, now_ns: int) -> dict[int, Verdict]:
+        """What was decided anew about deadlines that were refused."""
+        found = self.deadlines.admit_later(self._open, self._left, now_ns)
+        self.changed |= bool(found)
+        return found
+
     def reroute(self) -> None:
         """Ways may be others now: `follow` looks at them, coflow by coflow."""
         self._links.reroute()
+        self.deadlines.look_again()
         self._to_follow = dict.fromkeys(self._open)
 
     def follow(self) -> None:

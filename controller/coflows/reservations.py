@@ -21,6 +21,8 @@ class Reservations(Generic[Port]):
         """By coflow: until when it holds which rates."""
         self._ends: list[tuple[int, int]] = []
         """When which coflow's rates end, those that were taken back before included."""
+        self.taken_back = 0
+        """How often rates were taken back."""
 
     def __len__(self) -> int:
         """How many coflows need something."""
@@ -38,6 +40,7 @@ class Reservations(Generic[Port]):
     def remove(self, coflow: int) -> None:
         """Takes back what a coflow has reserved; nothing if it has none."""
         _, rates = self._held.pop(coflow, (0, {}))
+        self.taken_back += bool(rates)
         for port, rate in rates.items():
             self._taken[port] -= rate
             if not self._taken[port]:

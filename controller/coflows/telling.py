@@ -66,6 +66,8 @@ class CoflowQueues(Part):
         """Works the order out again, since time, reports and the tree change it, too, and sends it if it has changed."""
         if self._places:  # without coflows nobody's way is of interest
             self._follow()
+        for coflow, verdict in self._order.admit_later(now_ns).items():
+            self._publish(coflow, verdict)
         if not self._order.changed and now_ns < self._again_ns:
             return
         self._again_ns = self._order.next_ns(now_ns)

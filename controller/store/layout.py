@@ -18,7 +18,7 @@ long it expires. A coordinator whose hosts report seldom publishes as seldom; wh
 * baton:coflow:ID: document by the program that opened it; 1 h, or until it is closed: see
   controller/coflows/coflow.py.
 * baton:coflow_verdict:ID: document by the coordinator; 1 h, or until the coflow is closed: {"deadline": "admitted", "refused"
-  or "unchecked", "why"}, of a coflow with a deadline.
+  or "unchecked", "why"}, of a coflow with a deadline. A refused one may become an admitted one.
 * baton:coflow_verdicts: sorted set: ids of these coflows, scored by when (s) the verdicts were published.
 * baton:coflows: sorted set: ids of open coflows, scored by when (s) they were published.
 * baton:coflow_count: string: a counter for ids; it starts at the time (s) of the first coflow; never expires.

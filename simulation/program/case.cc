@@ -62,7 +62,7 @@ Case ReadCase(std::istream &in)
 		{"seed", Into(c.seed)},
 		{"flow", [&c](std::istream &line) {
 			 FlowPlan f;
-			 line >> f.start_ns >> f.source >> f.target >> f.size >> f.type >> f.deadline_ns >> f.refused_ns;
+			 line >> f.start_ns >> f.source >> f.target >> f.size >> f.type >> f.deadline_ns >> f.refused_ns >> f.admitted_ns;
 			 if (line && (f.source >= c.Hosts() || f.target >= c.Hosts() || f.source == f.target || !f.size))
 				 throw std::runtime_error("a flow joins two different hosts of the fabric, and has a size");
 			 c.flows.push_back(f);

@@ -21,6 +21,7 @@ struct FlowPlan
 	uint32_t type; /* 1: deadline, 2: known size, 3: neither */
 	uint64_t deadline_ns; /* after the start; 0: none */
 	uint64_t refused_ns; /* after the start it hears that its deadline is refused; 0: never */
+	uint64_t admitted_ns; /* after the start it hears that its deadline counts after all; 0: never */
 };
 
 struct Case

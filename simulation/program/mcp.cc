@@ -22,7 +22,7 @@ uint64_t NowUs()
 } // namespace
 
 Mcp::Mcp(const mcp_settings &settings, uint64_t size, uint64_t deadline_ns)
-	: m_settings(settings), m_size(size), m_deadline_us(deadline_ns / 1000)
+	: m_settings(settings), m_size(size), m_asked_us(deadline_ns / 1000), m_deadline_us(deadline_ns / 1000)
 {
 }
 
@@ -71,13 +71,24 @@ uint64_t Mcp::Expected(uint64_t remaining, uint64_t elapsed_us) const
 
 void Mcp::Begin()
 {
-	mcp_window window = {};
-
 	m_started_us = NowUs();
 	m_base = m_state->m_nextTxSequence;
+	BeginFlow();
+}
+
+void Mcp::Admit()
+{
+	m_deadline_us = m_asked_us;
+	BeginFlow();
+}
+
+void Mcp::BeginFlow()
+{
+	mcp_window window = {};
+
 	window.rtt_us = RttUs();
 	window.mss = m_state->m_segmentSize;
-	window.expected = Expected(m_size, 0);
+	window.expected = Expected(Remaining(), ElapsedUs());
 	mcp_start(&m_settings, &m_flow, &window);
 	m_phase = Phase::First;
 	m_state->m_paceInitialWindow = true;

@@ -21,6 +21,8 @@ class Mcp : public ns3::TcpDctcp
 	void Begin();
 	/* The deadline was refused: at the next acknowledgement DCTCP continues. */
 	void Refuse() { m_deadline_us = 0; }
+	/* It counts after all: the sender marks what is left of the flow with the time that is left. */
+	void Admit();
 	bool GaveUp() const { return m_phase == Phase::GivenUp; }
 	bool Switched() const { return m_phase == Phase::Dctcp; }
 
@@ -43,6 +45,7 @@ class Mcp : public ns3::TcpDctcp
 	uint64_t Acked() const;
 	uint64_t Remaining() const { return m_size > Acked() ? m_size - Acked() : 0; }
 	uint64_t Expected(uint64_t remaining, uint64_t elapsed_us) const;
+	void BeginFlow();
 	void BeginWindow();
 	bool EndWindow();
 	void SendAt(uint64_t rate, uint32_t segments);
@@ -50,7 +53,7 @@ class Mcp : public ns3::TcpDctcp
 	void BecomeDctcp();
 
 	mcp_settings m_settings;
-	uint64_t m_size, m_deadline_us;
+	uint64_t m_size, m_asked_us, m_deadline_us; /* the deadline as asked for, and as it counts */
 	ns3::TcpSocketState *m_state = nullptr;
 	Phase m_phase = Phase::Waiting;
 	mcp_flow m_flow{};

@@ -28,6 +28,8 @@ class Tag
 	unsigned Queue(const TagRules &rules, uint64_t first, uint64_t end, uint64_t now_ns);
 	/* The flow goes by its size from now on: its deadline was refused. */
 	void Refuse() { m_type = 2; }
+	/* It goes by its deadline after all. */
+	void Admit() { m_type = 1; }
 	unsigned Promotions() const { return m_promotions; }
 
       private:

@@ -138,6 +138,8 @@ void TcpFlows::Start(uint32_t flow)
 		WatchForGivingUp(flow);
 		if (uint64_t after_ns = m_case.flows[flow].refused_ns)
 			Simulator::Schedule(NanoSeconds(after_ns), &TcpFlows::Refuse, this, flow);
+		if (uint64_t after_ns = m_case.flows[flow].admitted_ns)
+			Simulator::Schedule(NanoSeconds(after_ns), &TcpFlows::Admit, this, flow);
 	}
 	state.socket->Send(Create<Packet>(uint32_t(m_case.flows[flow].size)));
 }
@@ -147,6 +149,14 @@ void TcpFlows::Refuse(uint32_t flow)
 	m_flows[flow].tag.Refuse();
 	if (m_flows[flow].mcp)
 		m_flows[flow].mcp->Refuse();
+}
+
+void TcpFlows::Admit(uint32_t flow)
+{
+	if (m_record.Ended(flow))
+		return;
+	m_flows[flow].tag.Admit();
+	m_flows[flow].mcp->Admit();
 }
 
 /* MCP gives a flow up between two acknowledgements; it is told of within a tenth of its deadline. */

@@ -281,10 +281,15 @@ def test_what_is_opened_at_the_store_and_sent_by_hosts_is_the_dscp_of_every_host
         assert soon.verdict is not None and soon.verdict.deadline == "admitted"
         soon.mark(urgent.sender, size_bytes=5000)
         assert urgent.dscp() == 7, "a flow of type 1 needs no order"
-        late = client.open(deadline_ms=4000, flows=[("h5", "h6", 30_000_000)])
-        assert late.verdict is not None and late.verdict.deadline == "refused" and "h6's link" in late.verdict.why
+        late = client.open(deadline_ms=16_000, flows=[("h5", "h6", 120_000_000)])
+        assert late.verdict is not None and late.verdict.deadline == "refused" and "the link to h6" in late.verdict.why
         late.mark(urgent.sender, size_bytes=5000)
         assert urgent.dscp() != 7
+        soon.close()
+        baton.wait(lambda: late.answered().verdict != late.verdict, "the refused deadline to be admitted after all")
+        assert late.answered().verdict.deadline == "admitted"
+        late.answered().mark(urgent.sender, size_bytes=5000)
+        assert urgent.dscp() == 7
         second.close()
         other.wait_for(6)  # as a coflow that is not known yet
 

@@ -22,40 +22,52 @@ def half(start_ms: float, target: int, flow_type: int = 1, source: int = 0) -> F
 
 class TestRefused:
     def test_a_receiver_has_as_much_as_its_link(self) -> None:
-        assert LARGE.refused([half(0, 9, source=1), half(1, 9, source=2), half(2, 9, source=3), half(3, 8)], GBIT) == {2}
+        assert LARGE.refused([half(0, 9, source=1), half(1, 9, source=2), half(2, 9, source=3), half(3, 8)], GBIT) == {2: 0}
 
     def test_a_sender_has_as_much_as_its_link(self) -> None:
-        assert LARGE.refused([half(0, 1), half(1, 2), half(2, 3), half(3, 1, source=4)], GBIT) == {2}
+        assert LARGE.refused([half(0, 1), half(1, 2), half(2, 3), half(3, 1, source=4)], GBIT) == {2: 0}
 
     def test_what_an_admitted_flow_needed_is_free_after_its_deadline(self) -> None:
-        assert LARGE.refused([half(0, 1), half(1, 1), half(10, 1)], GBIT) == set()
+        assert LARGE.refused([half(0, 1), half(1, 1), half(10, 1)], GBIT) == {}
 
     def test_it_is_free_earlier_where_flows_end_earlier(self) -> None:
         flows = [half(0, 1), half(1, 1), half(8.5, 1)]
-        assert LARGE.refused(flows, GBIT) == {2}
-        assert replace(LARGE, aim=0.8).refused(flows, GBIT) == set()
+        assert set(LARGE.refused(flows, GBIT)) == {2}
+        assert replace(LARGE, aim=0.8).refused(flows, GBIT) == {}
 
     def test_a_refused_flow_takes_nothing(self) -> None:
         large = replace(half(0, 1), size_bytes=2_000_000)
-        assert LARGE.refused([large, half(1, 1), half(2, 1)], GBIT) == {0}
+        assert LARGE.refused([large, half(1, 1), half(2, 1)], GBIT) == {0: 0}
+
+    def test_a_refused_flow_is_admitted_once_others_have_ended_and_left_it_a_rate(self) -> None:
+        """It needs 0.8 of the link for 25 ms; from 8 ms on, when the first two have ended, all of 17 ms at 1.2."""
+        large = replace(half(2, 1), size_bytes=1_250_000, deadline_ns=25 * MS)
+        flows = [half(-2, 1), half(0, 1), large, half(11, 1)]
+        assert LARGE.refused(flows, GBIT) == {2: 8 * MS, 3: 0}, "10 of 17 ms that are left; the last one finds 0.5 taken"
+        assert replace(LARGE, share=0.5).refused(flows[1:3], GBIT) == {1: 0}
 
     def test_flows_without_deadline_do_not_ask(self) -> None:
-        assert replace(LARGE, share=0.1).refused([half(0, 1, flow_type=2)] * 9, GBIT) == set()
+        assert replace(LARGE, share=0.1).refused([half(0, 1, flow_type=2)] * 9, GBIT) == {}
 
     def test_small_flows_do_not_ask_and_reserve_nothing(self) -> None:
         small = replace(half(0, 1), size_bytes=600_000)
         asking = replace(LARGE, from_bytes=625_000)
-        assert asking.refused([small, small, small, half(1, 1), half(2, 1), half(3, 1)], GBIT) == {5}
+        assert asking.refused([small, small, small, half(1, 1), half(2, 1), half(3, 1)], GBIT) == {5: 0}
 
 
 class TestSent:
     def test_a_refused_flow_hears_of_it_after_the_delay_and_goes_by_its_size(self) -> None:
-        first, second = LARGE.sent([half(0, 1), half(1, 1)], frozenset({1}))
+        first, second = LARGE.sent([half(0, 1), half(1, 1)], {1: 0})
         assert first == half(0, 1) and first.goes_by == 1
         assert second == replace(half(1, 1), refused_ns=MS) and second.goes_by == 2
 
+    def test_one_that_is_admitted_later_hears_of_that_too_unless_its_deadline_has_passed_by_then(self) -> None:
+        in_time, late = LARGE.sent([half(0, 1), half(1, 1)], {0: 4 * MS, 1: 9 * MS})
+        assert in_time == replace(half(0, 1), refused_ns=MS, admitted_ns=5 * MS) and in_time.goes_by == 1
+        assert late == replace(half(1, 1), refused_ns=MS) and late.goes_by == 2
+
     def test_without_delay_it_is_refused_all_the_same(self) -> None:
-        (one,) = replace(LARGE, delay_ns=0).sent([half(0, 1)], frozenset({0}))
+        (one,) = replace(LARGE, delay_ns=0).sent([half(0, 1)], {0: 0})
         assert one.goes_by == 2
 
 
@@ -70,6 +82,6 @@ class TestCase:
             [line.split()[7] for line in one.program_input(one.sent(flows, gone))[0].splitlines() if line.startswith("flow ")]
             for one in (case, admitting)
         ]
-        assert gone and case.refused(flows) == frozenset()
+        assert gone and case.refused(flows) == {}
         assert set(refused[0]) == {"0"}
-        assert {at for at, value in enumerate(refused[1]) if value == "1000000"} == gone
+        assert {at for at, value in enumerate(refused[1]) if value == "1000000"} == set(gone)

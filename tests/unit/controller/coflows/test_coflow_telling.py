@@ -118,7 +118,7 @@ class TestTelling:
         verdicts = [line["coflow_verdict"] for line in self.lines]
         assert [(number, verdict["deadline"]) for number, verdict in verdicts] == [(5, "admitted"), (6, "refused")]
         assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted", "refused"]
-        assert "h1's link from the fabric has 5.0 Mb/s left" in verdicts[1][1]["why"]
+        assert "the link from h1 has 5.0 Mb/s left" in verdicts[1][1]["why"]
 
     def test_a_deadline_needs_the_links_between_switches_too_as_soon_as_the_fabric_is_known(self) -> None:
         fabric = shapes.build("dumbbell", left=2, right=2, rate_bps=10**8, bottleneck_bps=10**8)
@@ -305,7 +305,10 @@ class TestClient:
         store.answer = {"deadline": "refused", "why": "full"}
         answered = opened.answered()
         assert answered.verdict == Verdict("refused", "full") and answered.marking(9) == CoflowMark(opened.id)
-        assert answered.answered() is answered
+        store.answer = {"deadline": "admitted", "why": "others ended"}
+        assert answered.answered().marking(9) == opened.marking(9), "later, after all"
+        undated = CoflowClient(store, wait_s=0).open()
+        assert undated.answered() is undated
 
     def test_another_host_finds_the_same_deadline(self) -> None:
         client = CoflowClient(FakeStore())

@@ -277,7 +277,7 @@ class TestDeadlines:
         made = order(first, second)
         verdict = made.deadlines.verdict(2)
         assert verdict is not None and verdict.deadline == REFUSED
-        assert "h9's link to the fabric has 21.0 Mb/s left, it needs 32.0 Mb/s" in verdict.why
+        assert "the link to h9 has 21.0 Mb/s left, it needs 32.0 Mb/s" in verdict.why
         assert made.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: FIRST_QUEUE}
         later = order(first, coflow(2, ("h2", "h9", MB), opened_ns=1, deadline_ns=400 * MS))
         assert later.queues(now_ns=9) == {1: DEADLINE_QUEUE, 2: DEADLINE_QUEUE}
@@ -340,6 +340,73 @@ class TestDeadlines:
         assert not made.update([second]), "decided once"
         assert [verdict.deadline for verdict in made.update([second, third]).values()] == [ADMITTED]
         assert made.deadlines.verdict(2).deadline == REFUSED  # type: ignore[union-attr]
+
+    def test_a_refused_one_is_admitted_once_others_left_it_a_rate(self) -> None:
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        second = coflow(2, ("h2", "h9", MB), opened_ns=1, deadline_ns=250 * MS)
+        made = order(first, second)
+        assert made.admit_later(140 * MS) == {}
+        made.update([second])
+        made.places(now_ns=149 * MS)
+        assert made.admit_later(150 * MS) == {2: (ADMITTED, "refused at first; others ended, and left it a rate")}
+        assert made.changed
+        assert made.queues(now_ns=150 * MS) == {2: DEADLINE_QUEUE}
+        assert made.admit_later(151 * MS) == {}, "told once"
+
+    @pytest.mark.parametrize(("sent", "found"), [(0, REFUSED), (MB // 2, ADMITTED), (MB, REFUSED)])
+    def test_what_hosts_have_sent_of_it_by_then_needs_no_rate(self, sent: int, found: str) -> None:
+        """1 MB in 80 ms are 100 Mb/s, more than a link gives deadlines; half of it is not. One that is through is left."""
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        second = coflow(2, ("h2", "h9", MB), opened_ns=1, deadline_ns=250 * MS)
+        made = order(first, second)
+        made.report(2, "h2", "h9", sent, 160 * MS)
+        made.update([second])
+        made.admit_later(170 * MS)
+        assert made.deadlines.verdict(2).deadline == found  # type: ignore[union-attr]
+
+    def test_it_is_looked_at_when_a_deadline_passes_too_and_reserves_what_it_needs_from_then_on(self) -> None:
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        second = coflow(2, ("h2", "h9", 3 * MB), opened_ns=1, deadline_ns=600 * MS)
+        made = order(first, second)
+        assert made.admit_later(249 * MS) == {}
+        assert list(made.admit_later(250 * MS)) == [2], "3 MB in 350 ms are 69 Mb/s"
+        third = coflow(3, ("h3", "h9", MB), opened_ns=251 * MS, deadline_ns=600 * MS)
+        made.update([first, second, third])
+        assert "has 16.4 Mb/s left" in made.deadlines.verdict(3).why  # type: ignore[union-attr]
+
+    def test_after_another_tree_or_name_it_needs_that_rate_still(self) -> None:
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        second = coflow(2, ("s2:p2", "h9", 3 * MB), opened_ns=1, deadline_ns=600 * MS)
+        made = order(first, second)
+        made.admit_later(250 * MS)
+        made.reroute()
+        made.follow()
+        made.update([coflow(2, ("h2", "h9", 3 * MB), opened_ns=1, deadline_ns=600 * MS)])
+        third = coflow(3, ("h2", "h8", MB), opened_ns=251 * MS, deadline_ns=600 * MS)
+        made.update([coflow(2, ("h2", "h9", 3 * MB), opened_ns=1, deadline_ns=600 * MS), third])
+        assert "the link from h2 has 16.4 Mb/s left" in made.deadlines.verdict(3).why  # type: ignore[union-attr]
+
+    def test_those_due_first_are_looked_at_first_and_some_at_once(self) -> None:
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        refused = [
+            coflow(number, (f"g{number}", "h9", MB), opened_ns=1, deadline_ns=(252 - number // 100) * MS)
+            for number in range(2, 200)
+        ]
+        made = order(first, *refused)
+        made.update(refused)
+        assert list(made.admit_later(150 * MS)) == [100]
+        assert made.admit_later(150 * MS) == {}, "the first took what there was"
+
+    def test_a_thousand_refused_ones_are_looked_at_again_in_a_millisecond_a_time(self) -> None:
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        refused = [coflow(number, (f"g{number}", "h9", MB), opened_ns=1, deadline_ns=250 * MS) for number in range(2, 1_002)]
+        made, took_ns = order(first, *refused), []
+        made.update(refused)
+        for _ in range(20):
+            began_ns = time.thread_time_ns()
+            made.admit_later(240 * MS)
+            took_ns.append(time.thread_time_ns() - began_ns)
+        assert sorted(took_ns)[10] < 5 * MS
 
     def test_a_thousand_that_are_opened_together_are_decided_in_tenths_of_a_second(self) -> None:
         end_ns, took_ns = 10**12, []
