@@ -168,7 +168,7 @@ class TestMany:
         with pytest.raises(RunError, match="line 2: key colour"):
             lines_of("fabric_run", "scheme dctcp\ncolour 1\n")
         with pytest.raises(RunError, match="line 1: a flow joins"):
-            lines_of("fabric_run", "flow 0 1 1 10 3 0 0\n")
+            lines_of("fabric_run", "flow 0 1 1 10 3 0 0 0\n")
 
 
 def test_frames_are_those_of_the_program() -> None:
