@@ -64,11 +64,12 @@ SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink contro
                stack/test_queue_commands webui/test_web_metrics webui/test_web_rest webui/test_web_server
 THIRD_BOX   := agents/guests/test_guest_shapes agents/guests/test_guests_of_an_agent agents/guests/test_guests_tagged \
                agents/kernel/test_snapshot_holes agents/queues/test_queues_of_others agents/queues/test_released \
-               cli/test_coflow cli/test_feed cli/test_host cli/test_queue cli/test_status cli/test_web \
+               cli/test_coflow cli/test_feed cli/test_host cli/test_key cli/test_queue cli/test_status cli/test_web \
                controller/store/test_snapshot_changes controller/store/test_store_guarded \
                controller/supervision/test_rights controller/supervision/test_service_logs \
                controller/supervision/test_supervisor stack/test_guests_in_status webui/large/test_web_pages \
-               webui/page/test_navigation webui/page/test_old_and_long webui/test_fabric_tiers webui/test_web_supervised
+               webui/page/test_navigation webui/page/test_old_and_long webui/test_dashboard_totals webui/test_fabric_tiers \
+               webui/test_stream_resumed webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: setup
 	$(IN_A_BOX) tests/emulation $(patsubst %,--ignore=tests/emulation/%.py,$(FIRST_BOX) $(SECOND_BOX) $(THIRD_BOX))

@@ -65,14 +65,16 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
             enrolments.add(made.enrolment, name, addresses, int(time.time()))
 
         _check_free(key, name, addresses)
+        if changes := new_beside(key).exists():
+            Master.load(new_beside(key))  # one that can't be read is told before anything is written
         host_file.save(made, out)
         try:
-            if new_beside(key).exists():
-                save_next(key, {made.enrolment: name})
             reached = change(key, add, f"{name} is enrolled", run_dir, store)
         except BaseException:  # a key that is noted nowhere could not be revoked
             out.unlink(missing_ok=True)
             raise
+        if changes:  # not before: the file there may be of an older key of this host, which is noted
+            save_next(key, {made.enrolment: name})
     except (KeyFileError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{out} written; move it to {name}, mode 0600, readable by root only")

@@ -189,7 +189,7 @@ def _write(path: Path, text: str) -> None:
 
     try:
         path.parent.mkdir(exist_ok=True)
-        if path.exists() and not path.read_text(encoding="utf-8").startswith(MARK):
+        if path.exists() and not path.read_bytes().startswith(MARK.encode()):
             raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
         fresh = path.with_suffix(".new")
         try:

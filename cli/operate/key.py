@@ -128,7 +128,7 @@ def _cancel(store: Store, file: Path, wait_s: float) -> None:
     if known is None or known["step"] in FINISHED:
         raise click.ClickException("key: no change is under way, so there is nothing to cancel")
     _step(store, "accept", known["old"], known["new"])
-    wait_until(lambda: _report(store).get("step") == "accept" and not _report(store)["sending_new"], timeout_s=LEADER_S)
+    wait_until(lambda: (now := _report(store)).get("step") == "accept" and not now["sending_new"], timeout_s=LEADER_S)
     _step(store, "cancel", known["old"], known["new"])
     _await(store, "cancel", wait_s, force=False)
     shutil.rmtree(next_directory(file), ignore_errors=True)
@@ -145,12 +145,20 @@ def _await(store: Store, step: str, wait_s: float, force: bool) -> None:
     """Returns when all members follow. Raises ClickException: no coordinator leads, or members are missing without `force`."""
     if not wait_until(lambda: _report(store).get("step") == step, timeout_s=LEADER_S):
         raise click.ClickException(f"key: no coordinator took up step {step}; see `baton status`, then run this again")
-    found = wait_until(lambda: not _report(store).get("problem") and not _report(store)["waiting_for"], timeout_s=wait_s)
-    report = _report(store)
-    if report.get("problem"):
+    report: dict[str, Any] = {}
+
+    def follow() -> bool:
+        nonlocal report
+        report = _report(store)  # without a step while another controller takes over
+        return report.get("step") == step and not report["problem"] and not report["waiting_for"]
+
+    found = wait_until(follow, timeout_s=wait_s)
+    if report.get("step") != step:
+        raise click.ClickException(f"key: nobody tells who follows step {step}; see `baton status`, then run this again")
+    if report["problem"]:
         raise click.ClickException(f"key: {report['problem']}; then run this again")
     if not found and not force:
-        missing = ", ".join(report.get("waiting_for", ()))
+        missing = ", ".join(report["waiting_for"])
         raise click.ClickException(f"key: step {step} waits for {missing}: copy its new file there, and run this again")
 
 

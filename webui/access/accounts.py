@@ -154,7 +154,7 @@ class Accounts:
                 self._content = read
             except OSError as error:
                 raise AccountsError(f"users file {self.path}: {error.strerror}; run this as its owner") from None
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 raise AccountsError(f"users file {self.path}: not one of Baton's; restore a copy, or remove it") from None
             self._read = seen
         return self._content

@@ -222,6 +222,7 @@ def log_in() -> ResponseReturnValue:
     if wait_ns := state.wait_ns(attempt):
         state.refused("too many attempts", attempt, address)
         raise TooManyRequests("too many attempts; wait and try again", retry_after=-(-wait_ns // SECOND_NS))
+    generation = state.accounts.generation(name)  # a password that changes from here on ends the session that begins below
     if not state.accounts.is_password(name, password):
         state.refused("wrong name or password", attempt, address)
         return _form("wrong name or password", 401)
@@ -231,7 +232,7 @@ def log_in() -> ResponseReturnValue:
         state.guard.succeeded(attempt)
     session.clear()  # against session fixation: an attacker may have set the visitor's cookie
     session.permanent = True
-    session["user"], session["generation"] = name, state.accounts.generation(name)
+    session["user"], session["generation"] = name, generation
     session["id"], session["since_s"] = identifier, state.now_s()
     g.baton_user = name
     csrf_token()

@@ -21,6 +21,8 @@ from webui.state.window import SORTS
 COUNT_MAX = 1_000
 PAGES_MAX = 1_000_000
 SEARCH_MAX = 200
+WORDS_MAX = 10
+"""Of a search: each is looked for in up to a hundred thousand flows, while nobody else reads the store."""
 FLOWS_NAMED = 20
 """How many flows the details of a host name."""
 BATCHES_MAX = SLOTS_KEPT
@@ -61,6 +63,8 @@ def wanted(sorts: Collection[str], sort: str, *, down: bool = False, count: int 
     order = request.args.get("order", "" if by != sort else "down" if down else "up")
     if len(search) > SEARCH_MAX:
         raise RequestRefused(f"search: has {len(search)} characters", f"write {SEARCH_MAX} at most")
+    if (words := len(search.split())) > WORDS_MAX:
+        raise RequestRefused(f"search: has {words} words", f"write {WORDS_MAX} at most")
     if by not in sorts:
         raise RequestRefused(f"sort: {by[:40]!r} is not one of {', '.join(sorts)}", f"write sort={sort}")
     if order not in ("up", "down", ""):

@@ -48,7 +48,7 @@ def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
     """The change that an action asks for; `weights` are the ones in force.
 
     Raises:
-        RequestRefused: a field of the action is missing, or one of another action is given.
+        RequestRefused: a field of the action is missing, or one of another action is given, or there is no weight to remove.
         ValidationError: `Weight` or `PolicyChange` does not take a field's value.
     """
     needed = (OPERATIONS[control.action],) if control.action in OPERATIONS else ("source", "weight")
@@ -63,6 +63,9 @@ def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
         assert control.source is not None and control.weight is not None
         pair = control.source, control.destination or ""
         kept = [weight for weight in weights if (weight.source, weight.destination) != pair]
+        if control.weight == 1 and len(kept) == len(weights):
+            text = f"source, destination: {control.source} -> {control.destination or 'all'} has no weight that 1 would remove"
+            raise RequestRefused(text, "name the hosts of a weight as GET /v1.0/policy lists it", 409)
         new = [] if control.weight == 1 else [Weight(source=pair[0], destination=pair[1], weight=control.weight)]
         return PolicyChange(weights=kept + new)
     return PolicyChange.model_validate({needed[0]: getattr(control, needed[0])})

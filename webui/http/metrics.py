@@ -150,6 +150,8 @@ TOTALS = (
     ("baton_members", "members", "Hosts with an agent."),
     ("baton_members_with_problems", "odd", "Hosts with an agent that have a problem."),
     ("baton_members_suspect", "suspect", "Hosts that send without permission, or of which other suspicious facts are known."),
+    ("baton_links_bypassed", "bypass", "Links that bytes crossed without permission; the series by link are of the first 100."),
+    ("baton_links_bypass_alarms", "bypass_alarms", "Those of them with an alarm, which come first."),
     ("baton_flows", "flows", "V2V flows."),
     ("baton_flows_regulated", "regulated", "V2V flows that need permission."),
     ("baton_flows_bits_per_second", "rate_bps", "The rate of all large flows."),

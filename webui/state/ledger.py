@@ -23,6 +23,8 @@ FEWER = 0.75
 NAMED = 8
 """How many links, hosts and warnings the state names of each kind; it says how many more there are."""
 PFC_HOSTS = 100
+BYPASSED = 100
+"""Links of `bypass`: those with an alarm first, of these and of the others those that most bytes crossed without permission."""
 
 
 class Share(NamedTuple):
@@ -165,6 +167,7 @@ class Ledger:
         sums = list(self._shares.values())
         busy = links.busiest(NAMED)
         pfc = {self.names[node]: list(told["pfc"]) for node, told in self.members.items() if told.get("pfc")}
+        bypass = list(status.get("bypass", ()))
         versions: dict[str, int] = {}
         refused: dict[str, int] = {}
         for told in self.members.values():
@@ -192,6 +195,8 @@ class Ledger:
                 "backlog_bytes": sum(share.backlog_bytes for share in sums),
                 "waiting_ms": max((share.waiting_us for share in sums), default=0) / 1000,
                 "pfc_hosts": len(pfc),
+                "bypass": len(bypass),
+                "bypass_alarms": sum(one["alarm"] for one in bypass),
             },
             "links": links.named([*busy, *sorted(links.contended)[:NAMED]]),
             "groups": self._groups(links),
@@ -199,7 +204,7 @@ class Ledger:
             "flows": [],
             "thresholds": model.thresholds(snapshot.documents["thresholds"]),
             "pfc": dict(heapq.nlargest(PFC_HOSTS, pfc.items(), key=lambda item: _paused(item[1]))),
-            "bypass": list(status.get("bypass", ()))[:PFC_HOSTS],
+            "bypass": heapq.nlargest(BYPASSED, bypass, key=lambda one: (one["alarm"], one["uncoordinated_bytes"])),
             "problem": model.problem_of(picture, alive=alive),
         }
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from controller.store.feeds import SLOTS_KEPT
 from controller.store.layout import FLUSH_NS
-from controller.store.store import Snapshot, Store, StoreUnavailable
+from controller.store.store import EVENTS_KEPT, Snapshot, Store, StoreUnavailable
 from protocol.bodies.text import printable
 from webui.state import ledger, model
 from webui.state.ledger import Ledger
@@ -330,8 +331,9 @@ class Poller:
         whole = [message("fabric", reading.fabric), message("state", reading.state)]
         for one in fresh:
             event_id, batch_id = ids(one.last_id)
-            events = self._store.feeds.events_after(event_id, FIRST_EVENTS)
-            batches = [] if self._ledger.large else self._store.feeds.slots_after(batch_id, FIRST_BATCHES)
+            events = self._store.feeds.events_after(event_id, FIRST_EVENTS if event_id is None else EVENTS_KEPT)
+            missed = FIRST_BATCHES if batch_id is None else 2 * SLOTS_KEPT  # the store keeps a few more than it says
+            batches = [] if self._ledger.large else self._store.feeds.slots_after(batch_id, missed)
             rows = [row for _, batch in batches for row in batch["rows"]]
             told = [self._event(entry) for entry in events if not after(entry["id"], self._event_id)]
             self._put(one, [b"retry: 1000\n\n", *whole, self._schedule(rows), *told])

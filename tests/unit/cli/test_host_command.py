@@ -53,6 +53,19 @@ def test_where_the_list_of_hosts_is_damaged_no_host_file_is_written(key: Path, t
     assert code == 1 and "key.hosts" in text and not (tmp_path / "h2").exists()
 
 
+def test_where_the_store_is_away_the_file_for_a_change_of_the_key_stays(key: Path, tmp_path: Path) -> None:
+    """The command's own key is noted nowhere then, so it could not be revoked."""
+    run(key, "enroll", "h1", "--out", str(tmp_path / "h1"))
+    Key.generate(new_beside(key))
+    run(key, "enroll", "h2", "--out", str(tmp_path / "h2"))
+    noted = host_file.load(tmp_path / "key.new.d" / "h2")
+    for name in ("h2", "h3"):
+        code, text = run(key, "enroll", name, "--out", str(tmp_path / "none"), "--store", f"unix://{tmp_path}/none.sock")
+        assert code == 1 and "can't be reached" in text and not (tmp_path / "none").exists()
+    assert [file.name for file in (tmp_path / "key.new.d").iterdir()] == ["h2"]
+    assert host_file.load(tmp_path / "key.new.d" / "h2") == noted
+
+
 def test_enroll_again_says_how_the_older_key_ends_and_revoke_ends_it(key: Path, tmp_path: Path) -> None:
     run(key, "enroll", "h1", "--out", str(tmp_path / "first"))
     code, text = run(key, "enroll", "h1", "--out", str(tmp_path / "second"))

@@ -148,11 +148,12 @@ class TestTheCommand:
         assert f"systemctl enable --now '{tmp_path / 'baton-controller.service'}'" in done.output  # by its name it is not found
         path = tmp_path / "baton-controller.service"
         assert path.stat().st_mode & 0o777 == 0o644
-        path.write_text("[Service]\n")
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 1
-        assert "was not made by this command; " in done.output
-        assert path.read_text() == "[Service]\n"
+        for others in (b"[Service]\n", b"\xff\xfe"):
+            path.write_bytes(others)
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 1
+            assert "was not made by this command; " in done.output
+            assert path.read_bytes() == others
 
     def test_where_it_cannot_write_it_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: object) -> None:

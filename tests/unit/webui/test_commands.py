@@ -87,6 +87,16 @@ def test_weights_that_contradict_or_mean_nothing_are_refused(weights: list[Weigh
     assert site.policy == {"weights": []}
 
 
+@pytest.mark.parametrize(("source", "destination", "says"), [("hl", "", "hl -> all"), ("h1", "h2", "h1 -> h2")])
+def test_a_weight_that_there_is_not_is_not_removed_as_if_it_were(source: str, destination: str, says: str) -> None:
+    """A mistyped host; and a pair that goes on having the weight of its source."""
+    site: Any = Site(["h1", "", 2.0])
+    one = ControlRequest(action="weight", source=source, destination=destination, weight=1)
+    with pytest.raises(RequestRefused, match=f"{says} has no weight"):
+        apply(site, site, lambda weights: change_of(one, weights))
+    assert site.policy == {"weights": [["h1", "", 2.0]]}
+
+
 def test_a_slice_may_be_what_the_configuration_takes() -> None:
     least_ns, most_ns = map(int, RANGES["slice_ns"])
     for slice_ns in (least_ns, most_ns):

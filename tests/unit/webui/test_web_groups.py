@@ -13,11 +13,13 @@ from controller.store.feeds import MembersRead, Snapshot
 from topology import shapes
 from topology.fabric import Fabric
 from topology.spanning_tree import compute
+from webui.http.metrics import families
 from webui.state import ledger, model
 from webui.state.groups import Crossed
 from webui.state.ledger import Ledger, changes, node_document
 from webui.state.link_sums import LinkSums
 from webui.state.model import Picture
+from webui.state.poller import Reading
 
 ROWS = shapes.build("xco_rows", rows=3, racks_per_row=2, hosts_per_rack=2)
 SHAPES = [ROWS, shapes.build("leaf_spine"), shapes.build("three_tier"), shapes.build("ring"), shapes.build("star")]
@@ -148,6 +150,19 @@ class TestLedger:
             change = changes(told, state)
             assert {**told, **change, "groups": {**told["groups"], **change.get("groups", {})}} == state
             told = state
+
+    def test_of_the_links_that_were_bypassed_those_with_an_alarm_are_never_left_out(self) -> None:
+        of, book = picture(ROWS), Ledger()
+        quiet = [{"source": f"s{at}", "target": "t", "uncoordinated_bytes": at, "alarm": False} for at in range(150)]
+        loud = {"source": "s150", "target": "t", "uncoordinated_bytes": 0, "alarm": True}
+        now = snapshot(of)
+        book.update(of, now._replace(documents={**now.documents, "status": {"bypass": [*quiet, loud]}}))
+        state = book.state(alive=True, time_ms=1)
+        assert state["bypass"] == [loud, *quiet[:50:-1]]
+        assert state["totals"]["bypass"] == 151 and state["totals"]["bypass_alarms"] == 1
+        found = {one.name: one.samples for one in families(Reading(now, of, True, state, {}))}
+        assert found["baton_links_bypassed"][0].value == 151 and len(found["baton_bypass_alarm"]) == 100
+        assert found["baton_links_bypass_alarms"][0].value == 1
 
     def test_its_sums_are_those_of_the_whole_state(self) -> None:
         of, book = picture(ROWS), Ledger()

@@ -1,6 +1,6 @@
 // Sums over the whole fabric. The state of a large fabric has them; for another one they are made of its lists. Pure.
 
-const odd = (member) => member.suspect?.length || member.drift?.length;
+const odd = (member) => member.suspect?.length || member.warnings?.length || member.drift?.length;
 
 export function totalsOf({ totals, links, flows, members }) {
   if (totals) return totals;

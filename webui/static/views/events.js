@@ -1,11 +1,12 @@
 // Events by severity, and the changes that users made.
 
 import { $, attribute, empty, h, text } from "../lib/dom.js";
-import { when } from "../lib/format.js";
+import { count, when } from "../lib/format.js";
 import { mark } from "./health.js";
 
 const KEPT = 1000;
 const LISTED = 200;
+const ASKED = 100; // changes by users that the server tells at once
 const FEW = 6;
 const LEVELS = ["debug", "info", "warning", "error"];
 const KIND = { debug: "dim", info: "good", warning: "warn", error: "bad" };
@@ -84,6 +85,8 @@ export class EventsView {
     // users' changes have a list of their own; the overview's few lines are for other events
     const chosen = sorted(this.events).filter((event) => !(few && event.kind === "audit") && LEVELS.indexOf(event.severity) >= least && (!this.query || `${event.kind ?? ""} ${event.text}`.toLowerCase().includes(this.query)));
     this.fill(this.list, chosen.slice(0, few ? FEW : LISTED), this.events.size ? ["No such event", "Choose a lower severity, or clear the search."] : ["No events", "Events of hosts, switches and operators appear here."]);
+    text($("events-hint"), !few && chosen.length > LISTED ? `the latest ${LISTED} of ${count(chosen.length)}; search for older ones` : "");
+    text($("audit-hint"), this.audit.size >= ASKED ? `the latest ${count(Math.min(LISTED, this.audit.size))}; /api/audit?count=1000 tells older ones` : "");
     this.fill($("audit"), sorted(this.audit).slice(0, LISTED), ["No changes yet", "Every login and every change appears here with its user."]);
   }
 

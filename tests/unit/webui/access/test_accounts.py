@@ -146,7 +146,8 @@ class TestTheCommands:
     ("kind", "entry"),
     [
         ("users", "x"), ("users", {"set_s": 1}), ("users", {"password": "foo$bar$baz", "set_s": 1}),
-        ("users", {"password": None, "set_s": 1}), ("tokens", None), ("tokens", {"name": "zz"}),
+        ("users", {"password": None, "set_s": 1}), ("users", {"password": "scrypt:1$a$b", "set_s": float("inf")}),
+        ("tokens", None), ("tokens", {"name": "zz"}),
         ("tokens", {"name": "zz", "secret": None, "created_s": 1, "expires_s": 0}),
     ],
 )  # fmt: skip
@@ -154,5 +155,13 @@ def test_a_file_with_a_damaged_entry_is_refused_as_such(tmp_path: Path, kind: st
     file = tmp_path / "users.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps({"secret": "s", "users": {}, "tokens": {}} | {kind: {"bob": entry}}))
+    with pytest.raises(AccountsError, match="not one of Baton's"):
+        Accounts(file).users()
+
+
+def test_a_file_that_is_nested_without_end_is_refused_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "users.json"
+    file.touch(mode=0o600)
+    file.write_text("[" * 100_000)
     with pytest.raises(AccountsError, match="not one of Baton's"):
         Accounts(file).users()

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.webui.access.auth_site import PASSWORD, SECOND, Site, csrf, log_in
+from webui.access import accounts
 from webui.access.accounts import Accounts
 from webui.access.auth import still
 
@@ -49,6 +50,25 @@ class TestSessions:
         client = site.client()
         log_in(client)
         Accounts(users).set_user("ann", "another horse battery", now_s=2)
+        assert client.get("/api/session").get_json()["user"] is None
+
+    @pytest.mark.parametrize("removed", [True, False])
+    def test_so_does_one_that_comes_while_the_password_is_being_checked(
+        self, site: Site, users: Path, monkeypatch: pytest.MonkeyPatch, removed: bool
+    ) -> None:
+        check = accounts.check_password_hash
+
+        def checked(known: str, password: str) -> bool:
+            right = check(known, password)
+            if removed:
+                Accounts(users).remove_user("ann")
+            else:
+                Accounts(users).set_user("ann", "another horse battery", now_s=2)
+            return right
+
+        monkeypatch.setattr(accounts, "check_password_hash", checked)
+        client = site.client()
+        log_in(client)
         assert client.get("/api/session").get_json()["user"] is None
 
     def test_a_cookie_that_was_copied_is_void_after_the_logout(self, site: Site) -> None:
