@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from controller.coordinator.outgoing import Outgoing
 from controller.coordinator.repeats import Repeats
@@ -96,8 +97,12 @@ class Reception:
         member.figures.last_heard_ns = now_ns
         if speaker is not None and type(message) in BATCHED:
             self._learn(member, speaker)
-        if type(message) is Backlog and self._is_old(member.node, frame.sequence):
-            return
+        if type(message) is Backlog:
+            since = self._heard_since(member.node, frame.sequence)
+            if since is None:
+                return
+            if since:
+                message = replace(message, entries=(*message.entries, *((to, size, 0) for to, size in since.items())))
         self._handle(member, message, now_ns)
 
     def _handle(self, member: Member, message: Message, now_ns: int) -> None:
@@ -124,9 +129,10 @@ class Reception:
         if self._exchange is not None and self._trusts(member.node):
             self._exchange.learn(member, speaker)
 
-    def _is_old(self, node: int, sequence: int) -> bool:
-        """Whether the loop of slots has heard later already what waits at this host, while this frame waited for Python."""
-        return self._exchange is not None and self.looped and self._exchange.has_newer(node, sequence)
+    def _heard_since(self, node: int, sequence: int) -> dict[int, int] | None:
+        """What the loop of slots has heard of single destinations of this host while this BACKLOG waited for Python: the bytes
+        that wait. None: it has heard all that waits."""
+        return self._exchange.heard_since(node, sequence) if self._exchange is not None and self.looped else {}
 
     # -- refused frames -----------------------------------------------------------------------------------------------
 

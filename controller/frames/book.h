@@ -267,16 +267,16 @@ static void book_lost(struct book *book, uint64_t number) {
     book_settle(book, slot);
 }
 
-/* Forgets what was permitted to a node that left. */
-static void book_left(struct book *book, int64_t node) {
-    for (uint32_t at = 0; at < book->slots_top; at++) {
+/* Forgets what was permitted to a node that left, among `most` records of slots, and of pairs, from a place on. */
+static void book_left(struct book *book, int64_t node, uint32_t from, uint32_t most) {
+    for (uint32_t at = from; at < book->slots_top && at - from < most; at++) {
         struct slot *slot = slot_at(book, at);
         if (slot->flags & OPEN && slot->row.node == node) {
             slot->flags &= ~(uint32_t)OPEN;
             book_settle(book, slot);
         }
     }
-    for (uint32_t at = 0; at < book->pairs_top; at++)
+    for (uint32_t at = from; at < book->pairs_top && at - from < most; at++)
         if (book->pairs[at].key >> 16 == (uint32_t)node)
             book->pairs[at] = (struct pair){.key = book->pairs[at].key};
 }

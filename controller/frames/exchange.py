@@ -106,10 +106,16 @@ class Exchange(Part):
         known = self._known.get(node)
         return self._former.get(node) if known is None else known.speaker
 
-    def has_newer(self, node: int, sequence: int) -> bool:
-        """Whether the library has taken a BACKLOG or YIELD of this node that is later than the frame of this number."""
-        peer = self._frames.knows(node)
-        return peer is not None and peer.queue_sequence > sequence
+    def heard_since(self, node: int, sequence: int) -> dict[int, int] | None:
+        """The bytes that wait at this node by what YIELDs later than the frame of this number said, by destination. None: the
+        library has taken a later BACKLOG, or more YIELDs than it keeps."""
+        if (peer := self._frames.knows(node)) is None:
+            return {}
+        with self.lock:
+            if max(peer.backlog_sequence, peer.dropped_sequence) > sequence:
+                return None
+            later = sorted((word.sequence, word.destination, word.bytes) for word in peer.words if word.sequence > sequence)
+        return {destination: size for _, destination, size in later}
 
     def has_later(self, node: int, then_ns: int) -> bool:
         """Whether the library has taken a BACKLOG of this node in a later batch than that of this time."""

@@ -63,8 +63,11 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
                  const uint8_t *from_leader, const uint8_t *person) {
     struct peer *peer = &f->peers[node];
     memcpy(peer->mac, mac, 6);
-    if (memcmp(peer->enrolment, enrolment, ENROLMENT))
-        peer->queue_sequence = peer->backlog_ns = 0;
+    if (memcmp(peer->enrolment, enrolment, ENROLMENT)) {
+        peer->backlog_sequence = peer->dropped_sequence = 0;
+        peer->backlog_ns = 0;
+        memset(peer->words, 0, sizeof peer->words);
+    }
     memcpy(peer->enrolment, enrolment, ENROLMENT);
     blake2s_keyed(peer->to_leader, to_leader, person);
     blake2s_keyed(peer->from_leader, from_leader, person);
@@ -115,7 +118,7 @@ uint32_t frames_sweep(struct frames *f, int64_t then_ns, uint32_t most, uint64_t
 
 void frames_lost(struct frames *f, uint64_t number) { book_lost(&f->book, number); }
 
-void frames_left(struct frames *f, int64_t node) { book_left(&f->book, node); }
+void frames_left(struct frames *f, int64_t node, uint32_t from, uint32_t most) { book_left(&f->book, node, from, most); }
 
 void frames_count_permitted(struct frames *f, uint32_t from, uint32_t most, int64_t now_ns) {
     book_count_some(&f->book, from, most, now_ns);

@@ -45,12 +45,22 @@ static void acknowledged(struct frames *f, struct peer *peer, uint32_t node, con
     book_settle(&f->book, slot);
 }
 
-static void gave_back(struct frames *f, struct peer *peer, uint32_t node, const uint8_t *body, int64_t now_ns) {
+/* Keeps what a YIELD said, for a BACKLOG from before it that waits for Python. */
+static void keep_word(struct peer *peer, uint64_t sequence, uint32_t destination, int64_t bytes) {
+    struct word *word = &peer->words[peer->next_word++ % WORDS];
+    if (word->sequence > peer->dropped_sequence)
+        peer->dropped_sequence = word->sequence;
+    *word = (struct word){sequence, bytes, destination};
+}
+
+static void gave_back(struct frames *f, struct peer *peer, uint32_t node, uint64_t sequence, const uint8_t *body,
+                      int64_t now_ns) {
     uint64_t number = read8(body + 4);
     int64_t unspent_bytes = read4(body + 12);
     uint32_t at = f->counts.yields++, destination = read4(body);
     int64_t left_bytes = destination < NODES && f->present[destination] ? (int64_t)read8(body + 16) : 0;
     peer->yields++;
+    keep_word(peer, sequence, destination, left_bytes);
     f->watched[at] = (uint8_t)book_yielded(&f->book, number, node, destination, unspent_bytes, now_ns);
     f->yields[at] = (struct returned){
         number > (uint64_t)HUGE ? HUGE : (int64_t)number, node, destination, unspent_bytes, left_bytes,
@@ -146,16 +156,16 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
     if (proves)
         return PROVEN;
     f->counts.accepted++;
-    if ((kind == BACKLOG || kind == YIELD) && sequence > peer->queue_sequence)
-        peer->queue_sequence = sequence;
     if (kind == ACK)
         acknowledged(f, peer, node, body);
     else if (kind == YIELD)
-        gave_back(f, peer, node, body, now_ns);
+        gave_back(f, peer, node, sequence, body, now_ns);
     else if (kind == PING)
         answer(f, fd, peer, body, stamp_of(in, at));
     else {
         peer->backlog_ns = now_ns;
+        if (sequence > peer->backlog_sequence)
+            peer->backlog_sequence = sequence;
         waits(f, node, body, length);
     }
     return TAKEN;

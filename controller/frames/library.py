@@ -14,17 +14,26 @@ NODES = 0x4000
 """Node ids are below this."""
 MOST = 256
 """The most frames that are received, or sent, at once."""
+WORDS = 16
+"""Of each member so many YIELDs are kept for a BACKLOG from before them that waits for Python."""
+
+
+class Word(ctypes.Structure):
+    """`struct word`: what a YIELD said of one destination."""
+
+    _fields_ = (("sequence", U64), ("bytes", I64), ("destination", U32))
 
 
 class Peer(ctypes.Structure):
     """`struct peer`: a member's replay window and figures; the rest, its keys, only the library touches."""
 
     _fields_ = (
-        ("highest", U64), ("_seen", U64), ("queue_sequence", U64), ("last_heard_ns", I64), ("slots", I64),
-        ("acknowledged", I64), ("late", I64), ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64), ("told_ns", I64),
-        ("backlog_ns", I64),
+        ("highest", U64), ("_seen", U64), ("backlog_sequence", U64), ("dropped_sequence", U64), ("last_heard_ns", I64),
+        ("slots", I64), ("acknowledged", I64), ("late", I64), ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64),
+        ("told_ns", I64), ("backlog_ns", I64),
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
+        ("next_word", U32), ("words", Word * WORDS),
     )  # fmt: skip
 
 
@@ -91,7 +100,7 @@ LIBRARY = Library("frames", Path(__file__).parent, (
     ("frames_records", U32, (POINTER,)),
     ("frames_sweep", U32, (POINTER, I64, U32, POINTER)),
     ("frames_lost", None, (POINTER, U64)),
-    ("frames_left", None, (POINTER, I64)),
+    ("frames_left", None, (POINTER, I64, U32, U32)),
     ("frames_count_permitted", None, (POINTER, U32, U32, I64)),
     ("frames_pairs", U32, (POINTER,)),
     ("frames_take_permitted", U32, (POINTER, POINTER, U32, POINTER)),

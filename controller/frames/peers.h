@@ -8,11 +8,20 @@
 #define NODES 0x4000 /* node ids are below this */
 #define JUMP (1ULL << 40) /* see protocol/auth.py */
 #define NEVER (-1)
+#define WORDS 16 /* a host has one slot of a millisecond or more after the other: Python is seldom so far behind */
+
+/* What a YIELD said of one destination. Known to ctypes as `Word`. */
+struct word {
+    uint64_t sequence; /* of the frame; 0: none */
+    int64_t bytes;     /* that wait for the destination */
+    uint32_t destination;
+};
 
 /* Known to ctypes as `Peer`. */
 struct peer {
     struct replay_window window;
-    uint64_t queue_sequence; /* of the last BACKLOG or YIELD that was taken here, under this enrolment */
+    uint64_t backlog_sequence; /* of the last BACKLOG that was taken here, under this enrolment */
+    uint64_t dropped_sequence; /* of the last YIELD taken here that is not among `words` any more, under this enrolment */
     int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
     int64_t told_ns; /* the delay that the policy knows; NEVER: none */
     int64_t backlog_ns; /* the time of the batch with the last BACKLOG that was taken here, under this enrolment */
@@ -21,6 +30,8 @@ struct peer {
     uint8_t known, kinds;    /* `kinds` of messages were taken in batch number `batch` */
     uint32_t batch;
     uint32_t directed, frame; /* `frame` is being filled for it in flush number `directed` */
+    uint32_t next_word;
+    struct word words[WORDS]; /* of the last YIELDs that were taken here, under this enrolment */
 };
 
 /* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */

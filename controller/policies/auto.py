@@ -25,6 +25,8 @@ RECENT_NS = SECOND_NS
 REVIEW_NS = 250 * MS
 LEAST_SLOTS = 50
 """Of fewer turns it is not concluded how much of them is used."""
+MOST_SLOTS = 4_000
+"""When so many turns are counted on a link each counts half from then on: what was used hours ago says nothing of today."""
 
 
 class Auto(Policy):
@@ -41,7 +43,7 @@ class Auto(Policy):
         self._sending: dict[Key, int] = {}
         """When each pair that sends had a backlog last."""
         self._used: dict[Hashable, list[int]] = {}
-        """By contended link: turns, bytes granted in them, and bytes given back, since the last choice."""
+        """By contended link: turns, bytes granted in them, and bytes given back since the last choice; old ones count less."""
         self._owners: dict[int, tuple[Key, int]] = {}
         """The pair, and the bytes, of every turn that may still be given back."""
         self._waiting: dict[int, frozenset[int]] = {}
@@ -160,6 +162,8 @@ class Auto(Policy):
         self._owners[slot.slot] = key, slot.bytes
         for link in self._links(*key):
             used = self._used.setdefault(link, [0, 0, 0])
+            if used[0] >= MOST_SLOTS:
+                used[:] = [sum_ // 2 for sum_ in used]
             used[0] += 1
             used[1] += slot.bytes
 

@@ -43,7 +43,7 @@ class Measured(NamedTuple):
     one_link: bool
     """No sender crosses two of the links."""
     used: float | None
-    """Of the bytes granted in turns since the last choice, the part that was used; None: too few to say."""
+    """Of the bytes granted in turns since the last choice, and of late, the part that was used; None: too few to say."""
 
 
 @dataclass(slots=True)

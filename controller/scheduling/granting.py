@@ -128,16 +128,17 @@ class Granting(Part):
     # -- what hosts say of their queues ---------------------------------------------------------------------------------
 
     def on_backlog(self, member: Member, message: Backlog, now_ns: int) -> None:
-        """Takes a page of a member's backlog."""
+        """Takes a page of a member's backlog. Of a destination that it names twice the last entry counts."""
         pages = self._backlogs.add(member.node, message)
         if pages is None:
             return
         here = self._members.get
         entries = [entry for page in pages for entry in page.entries if here(entry[0]) is not None]
-        member.backlog = {destination: size for destination, size, _ in entries}
+        sizes = {destination: size for destination, size, _ in entries}
+        member.backlog = {destination: size for destination, size in sizes.items() if size}
         self._telemetry.backlog(member.node, member.backlog, now_ns)
         if member.node not in self._distrusted:
-            deadline = {destination: urgent for destination, _, urgent in entries if urgent}
+            deadline = {destination: urgent for destination, _, urgent in entries if urgent and destination in member.backlog}
             self.policy.backlog(member.node, member.backlog, now_ns=now_ns, deadline=deadline)
             self.plan(now_ns)
 
@@ -274,17 +275,18 @@ class Granting(Part):
                 self._telemetry.leave_waiting(node)
 
     def _newest(self, batch: Batch, now_ns: int) -> Batch:
-        """A batch of this time without the backlogs of those of whom the loop has heard a later one since."""
-        exchange = self._exchange
-        nodes = batch.nodes.tolist()
-        kept = [at for at, node in enumerate(nodes) if exchange is None or not exchange.has_later(node, now_ns)]
-        if len(kept) == len(nodes):
+        """A batch of this time without the yields and backlogs of those of whom the loop has heard a later backlog since."""
+        nodes, givers, exchange = batch.nodes.tolist(), batch.yields["node"].tolist(), self._exchange
+        later = {node for node in {*nodes, *givers} if exchange is not None and exchange.has_later(node, now_ns)}
+        if not later:
             return batch
+        kept = [at for at, node in enumerate(nodes) if node not in later]
         rows = [batch.destinations[batch.offsets[at] : batch.offsets[at + 1]] for at in kept]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
         return batch._replace(
-            nodes=batch.nodes[kept], offsets=offsets, destinations=np.concatenate([batch.destinations[:0], *rows])
-        )
+            yields=batch.yields[[at for at, node in enumerate(givers) if node not in later]], nodes=batch.nodes[kept],
+            offsets=offsets, destinations=np.concatenate([batch.destinations[:0], *rows]),
+        )  # fmt: skip
 
     def _inform(self, batch: Batch, now_ns: int) -> None:
         """Tells the policy what members said."""

@@ -130,6 +130,7 @@ class CompiledAuto(Batched):
 
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         told = Sent.of(rates_bps)
+        self._met.sent(node, rates_bps)
         with self.lock:
             then_ns = self._latest_ns(now_ns)
             self._c.choices_sent(self._core, then_ns, node, *told.columns())

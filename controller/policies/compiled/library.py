@@ -104,7 +104,7 @@ def _library(name: str, prefix: str, terms: tuple[Any, ...], functions: Iterable
     return Library(name, CORE / name, ((f"{prefix}_new", POINTER, terms), *others))
 
 
-SCHEDULE = _library("schedule", "core", (POINTER,), (*_ALL, *_PLANS, _DELAY, *_SETTLE))
+SCHEDULE = _library("schedule", "core", (POINTER,), (*_ALL, *_PLANS, _DELAY, *_SETTLE, ("forget_idle", None, (I64, I64))))
 RATES = _library("rates", "rates", (I64, I64, I64), (*_ALL, *_PLANS, _SENT, *_SETTLE))
 STEPS = _library(
     "steps", "steps", (I64, I64, I64, I64, U32, ctypes.c_bool), (*_ALL, *_PLANS, _DELAY, *_SETTLE, _REPLACE, *_SPOTS)

@@ -71,6 +71,8 @@ class CompiledRateLimit(Compiled):
     def sent(self, node: int, rates_bps: Mapping[int, int], *, now_ns: int) -> None:
         """Learns how much of their rates the node's senders can use."""
         told = Sent.of(rates_bps)
+        if self._met is not None:
+            self._met.sent(node, rates_bps)
         with self.lock:
             self.take_sent(node, told, self._latest_ns(now_ns))
 

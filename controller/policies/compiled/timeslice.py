@@ -8,7 +8,11 @@ from controller.policies.compiled import library as compiled
 from controller.policies.compiled.slotted import Slotted
 from controller.policies.pairs import Terms, turn_bound
 from controller.policies.slots import GRANTS_AT_ONCE
-from protocol.units import FRAME_BYTES
+from protocol.units import FRAME_BYTES, SECOND_NS
+
+IDLE_NS = 600 * SECOND_NS
+"""A pair that has been idle for so long is forgotten, which the reference does not do: else the core's pairs become as many as
+the square of the nodes, and each changed capacity or network is a look at all of them."""
 
 
 class CompiledTimeslice(Slotted):
@@ -47,6 +51,12 @@ class CompiledTimeslice(Slotted):
         )  # fmt: skip
         library = library or compiled.SCHEDULE.loaded()
         super().__init__(library, "core", library.core_new(ctypes.byref(terms)))
+
+    def attend(self, *, now_ns: int) -> int | None:
+        """As in `Batched`; forgets some of the pairs that have long been idle."""
+        with self.lock:
+            self._c.core_forget_idle(self._core, self._latest_ns(now_ns), IDLE_NS)
+        return super().attend(now_ns=now_ns)
 
     def turn_bound(self, others: int) -> int:
         """How many longest slots a wanted pair waits at most, when `others` are wanted beside it; as in the reference."""

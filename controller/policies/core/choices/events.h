@@ -185,6 +185,11 @@ void choices_count(struct choices *choices, uint32_t count, const struct slot *s
 				use->counted = true;
 				use->turns = use->granted = use->unspent = 0;
 			}
+			if (use->turns >= MOST_SLOTS) {
+				use->turns /= 2;
+				use->granted /= 2;
+				use->unspent /= 2;
+			}
 			use->turns++;
 			use->granted += slot->bytes;
 		}

@@ -5,7 +5,7 @@
 #include "../pauses.h"
 #include "../plan.h"
 
-enum { LEAST_SLOTS = 50, SLOTS_PER_SENDER = 10 };
+enum { LEAST_SLOTS = 50, MOST_SLOTS = 4000, SLOTS_PER_SENDER = 10 };
 static const int64_t RECENT = 1000000000;
 
 struct activity { /* of a pair */

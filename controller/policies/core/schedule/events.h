@@ -208,6 +208,30 @@ void core_left(struct core *core, int64_t now, uint32_t id)
 	node->delay = 0;
 }
 
+static bool has_slot(const struct core *core, uint32_t at)
+{
+	const struct resource *resource = &core->resources[core->nodes[core->pairs[at].node].resource];
+	for (uint32_t span = 0; span < resource->count; span++) {
+		const struct booking *booking = &core->bookings[resource->spans[span].booking];
+		if (booking->stamp == resource->spans[span].stamp && booking->pair == at)
+			return true;
+	}
+	return false;
+}
+
+/* Looks at the next PAIRS_AT_ONCE pairs, and forgets those that have been idle for so long. Such a pair would be among the first
+ * in the order when it waits again, as a new one is. */
+void core_forget_idle(struct core *core, int64_t now, int64_t idle)
+{
+	for (uint32_t looks = 0; looks < PAIRS_AT_ONCE && looks < core->pair_count && !core->rewiring; looks++) {
+		uint32_t at = core->looked < core->pair_count ? core->looked : 0;
+		const struct pair *pair = &core->pairs[at];
+		core->looked = at + 1;
+		if (pair->number && !pair->waiting && !pair->wanted && pair->gone >= 0 && now - pair->gone > idle && !has_slot(core, at))
+			forget_pair(core, at);
+	}
+}
+
 void core_delay(struct core *core, uint32_t node, int64_t delay)
 {
 	uint32_t at = node_at(core, node); /* which may move all nodes */

@@ -147,6 +147,7 @@ struct core {
 	struct due *due; /* whose turn it is now */
 	uint32_t due_room;
 	uint64_t last_number, turns;
+	uint32_t looked; /* the pair at which `core_forget_idle` goes on */
 	int64_t now;
 	/* what is to be tried, and what came of it */
 	uint32_t tries, left; /* attempts, and grants, that are left in this plan */

@@ -9,7 +9,7 @@
 #define HURRIED_ENOUGH (1ll << 62)
 
 enum { VISITS = 8, FORGOTTEN_TURNS = 10, HURRIED_TURNS = 2, SHORTEST_PART = 32, SHORTEST_PACKETS = 4, MARGIN_PACKETS = 2, PACKET_SLICES = 8 };
-enum { ATTEMPTS_AT_ONCE = 256, FORWARD_AT_ONCE = 64 };
+enum { ATTEMPTS_AT_ONCE = 256, FORWARD_AT_ONCE = 64, PAIRS_AT_ONCE = 64 };
 
 static int64_t shortest(const struct pair *pair)
 {

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
 from controller.frames import told
 from controller.frames.frames import Frames
-from controller.frames.library import Tally
+from controller.frames.library import WORDS, Tally
 from controller.frames.loop import SlotLoop
 from controller.members.registry import FIRST_NODE
 from controller.policies.compiled.batches import SLOT
@@ -301,21 +302,24 @@ def test_a_backlog_that_waited_for_python_does_not_replace_a_later_one() -> None
         assert member is not None and member.backlog == {LAST: 222}
 
 
+@pytest.mark.parametrize("before", [Backlog(5, 0, 1, ()), Yield(LAST, 1, 0, 0)], ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_fresh_policy_keeps_what_the_loop_has_heard_last_whatever_python_has_still_to_tell_it(policy: str) -> None:
+def test_a_fresh_policy_keeps_what_the_loop_has_heard_last_whatever_python_has_still_to_tell_it(
+    policy: str, before: Message
+) -> None:
     """Slots are made longer under load, when Python is behind: what it tells may be older than what the core knows."""
     with looped(policy) as leader:
         leader.learn()
         exchange = leader.coordinator.exchange
         assert exchange is not None
-        for waiting in ((), ((LAST, 10**6, 0),)):
-            leader.say(Backlog(leader._number, 0, 1, waiting), 1)
+        for message in (before, Backlog(leader._number, 0, 1, ((LAST, 10**6, 0),))):
+            leader.say(message, 1)
             wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
-            if not waiting:
+            if message is before:
                 leader.coordinator.policy.lengthen(2, leader.now())
         leader.heard()
-        before = len(leader.grants(1))
-        wait_for(lambda: leader.turn() or len(leader.grants(1)) > before)
+        granted = len(leader.grants(1))
+        wait_for(lambda: leader.turn() or len(leader.grants(1)) > granted)
 
 
 URGENT = [Backlog(7, 0, 1, ((LAST, 111, 50),))]
@@ -341,10 +345,33 @@ def test_a_backlog_that_waited_for_python_counts_whatever_else_the_host_said_sin
         assert member.backlog[LAST] == 111
 
 
-@pytest.mark.parametrize("later", [Backlog(8, 0, 1, ()), Yield(LAST, 1, 0, 0)], ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("backlog", [URGENT, LONG], ids=["urgent", "of several pages"])
+@pytest.mark.parametrize("left_bytes", [0, 999])
+def test_a_backlog_that_waited_for_python_counts_but_for_what_the_loop_has_heard_since_of_one_destination(
+    backlog: list[Backlog], left_bytes: int
+) -> None:
+    """A host gives slots back all the time: if each YIELD had such a backlog dropped, no slot would be granted by it."""
+    given_back = FIRST_NODE + 1
+    message = replace(backlog[0], entries=((given_back, 111, 0), *(row for row in backlog[0].entries if row[0] != given_back)))
+    with looped("timeslice") as leader:
+        leader.learn()
+        leader.say(Backlog(5, 0, 1, ()), 1)
+        leader.heard()
+        member, exchange = leader.coordinator.members.get(FIRST_NODE), leader.coordinator.exchange
+        assert member is not None and not member.backlog and exchange is not None
+        before = len(leader.grants(1))
+        for said in (Yield(LAST, 1, 0, 7), message, *backlog[1:], Yield(given_back, 1, 0, left_bytes)):
+            leader.say(said, 1)
+        wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
+        leader.heard()
+        assert member.backlog[LAST] == 111 and member.backlog.get(given_back, 0) == left_bytes
+        wait_for(lambda: leader.turn() or any(grant.destination == LAST for grant in leader.grants(1)[before:]))
+
+
+@pytest.mark.parametrize("later", ["a backlog", "more than is kept"])
 @pytest.mark.parametrize("backlog", [URGENT, LONG], ids=["urgent", "of several pages"])
 def test_a_backlog_that_waited_for_python_is_dropped_when_the_loop_has_heard_since_what_waits(
-    backlog: list[Backlog], later: Message, monkeypatch: pytest.MonkeyPatch
+    backlog: list[Backlog], later: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The policy's cores know the later word already."""
     with looped("timeslice") as leader:
@@ -354,7 +381,8 @@ def test_a_backlog_that_waited_for_python_is_dropped_when_the_loop_has_heard_sin
         spied = {**reception._handlers, Backlog: lambda _, message, __: handled.append(message)}
         monkeypatch.setattr(reception, "_handlers", spied)
         assert exchange is not None
-        for message in (*backlog, later):
+        said = [Backlog(8, 0, 1, ())] if later == "a backlog" else [Yield(LAST, 1, 0, 0)] * (WORDS + 1)
+        for message in (*backlog, *said):
             leader.say(message, 1)
         wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
         leader.heard()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from bench.fuzz.receivers import EPOCH, LEADER_MAC
-from controller.frames.book import PIECE, SWEPT, Book
+from controller.frames.book import LOOKED_AT, PIECE, SWEPT, Book
 from controller.frames.frames import Frames
 from controller.policies.base import Slot
 
@@ -57,3 +57,12 @@ def test_after_many_it_ends_and_the_next_call_goes_on() -> None:
     assert len(first) == SWEPT
     book.lost(first)
     assert not set(book.overdue(100)) & set(first)
+
+
+def test_what_was_permitted_to_a_member_that_left_is_forgotten_and_the_lock_is_free_between_pieces() -> None:
+    _frames, book, lock = book_of(3 * LOOKED_AT + 1, lost=set())
+    book.granted(Slot(10**6, 18, 17, 1_000, 2_000, 5, 0, 0), 2_000, 0)
+    lock.times = 0
+    book.left(16)
+    assert lock.times == 4
+    assert book.take(3_000).credits == {(18, 17): 5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from operator import itemgetter
 
-from controller.policies.auto import LEAST_SLOTS, RECENT_NS, Auto
+from controller.policies.auto import LEAST_SLOTS, MOST_SLOTS, RECENT_NS, Auto
 from controller.policies.base import Plan, Slot
 from controller.policies.choice import (
     AGAIN_NS,
@@ -177,6 +177,27 @@ class TestAuto:
             (RATES, 1, [link_to(network, nodes[7])]),
             (TURNS, 1, [link_to(network, nodes[3])]),
         ]
+
+    def test_turns_that_are_wasted_are_given_up_soon_however_long_they_were_used_before(self) -> None:
+        network = star(4)
+        world = World(network, {link_to(network, D)})
+        for node in (A, B):
+            world.policy.set_delay(node, 20_000)
+        wasted = 0
+        for number in range(5 * MOST_SLOTS):
+            for node in (A, B):
+                world.policy.backlog(node, {D: 9000}, now_ns=world.now_ns)
+            world.plan()
+            running = [slot for slot in world.open.values() if slot.bytes and slot.start_ns <= world.now_ns]
+            for slot in running if number >= 4 * MOST_SLOTS else ():
+                wasted += 1
+                world.policy.yielded(slot.node, D, slot.slot, now_ns=world.now_ns, backlog_bytes=9000,
+                                     unspent_bytes=slot.bytes // 2)  # fmt: skip
+                del world.open[slot.slot]
+            world.now_ns += SLICE
+            if wasted and world.modes() == {RATES}:
+                break
+        assert world.modes() == {RATES} and 0 < wasted < MOST_SLOTS // 12
 
     def test_turns_that_are_tried_again_are_judged_by_what_is_used_since(self) -> None:
         network = star(4)

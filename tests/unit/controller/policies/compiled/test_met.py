@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from controller.policies.compiled.met import Met
-from controller.policies.groups import Groups
+from controller.policies.groups import Groups, Pairs
 from tests.unit.controller.scheduling.test_groups import GBIT, HOSTS, World, mac
 from topology.fabric import DirectedLink, Fabric, FabricBuilder
 
@@ -62,3 +63,32 @@ def test_what_is_told_is_what_a_look_at_all_pairs_says(seed: int) -> None:
         groups = Groups(links, world.network, everyone=everyone)
         told = {(node, to) for node, its in met.regulated(groups).items() for to in its}
         assert told == {pair for pair in seen if groups.has(*pair)}
+
+
+class All(Pairs):
+    """All pairs are regulated."""
+
+    def has(self, node: int, destination: int) -> bool:
+        return True
+
+    def behind(self, node: int) -> Iterator[int]:
+        return iter(())
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+def test_pairs_that_are_idle_are_forgotten_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fabric's hosts send to ever other ones; what a core is told does not grow for ever."""
+    monkeypatch.setattr("controller.policies.compiled.met.MANY", 100)
+    met = Met()
+    met.regulated(All())
+    met.backlogs([1], [0, 2], [2, 3])
+    for node in range(10, 1000):
+        told = met.backlogs([1, node], [0, 1, 5], [2, *range(4, 8)])
+        met.sent(1, [3, 9])
+        assert told is not None and {2, 3} == told[1] and told[node] == {4, 5, 6, 7}
+        assert sum(map(len, told.values())) <= 2 * 100 + 10
+    assert len(met._from[4]) <= 50 and told == met.regulated(All())
+    met.left(1)
+    assert 1 not in met.regulated(All())

@@ -25,7 +25,7 @@ from controller.policies.compiled.library import at
 from controller.policies.compiled.places import FILLED_AT_ONCE, SHARED_MOST
 from controller.policies.compiled.rate_limit import CompiledRateLimit
 from controller.policies.compiled.steps import CompiledSteps
-from controller.policies.compiled.timeslice import CompiledTimeslice
+from controller.policies.compiled.timeslice import IDLE_NS, CompiledTimeslice
 from controller.policies.slots import FORWARD_AT_ONCE, GRANTS_AT_ONCE
 from controller.policies.timeslice import Timeslice
 from tests.unit.controller.policies.policy_networks import FIRST, GBIT, MBIT, Link, TreeNetwork, racks, star, trees
@@ -589,6 +589,32 @@ def test_other_capacities_alone_ask_for_no_path_anew(make: Callable[[], Policy])
     asked.clear()
     policy.set_network(less, now_ns=2 * MS)
     assert not asked
+
+
+def test_pairs_that_have_long_been_idle_are_forgotten_and_those_that_wait_or_have_a_slot_are_not() -> None:
+    network, policy, now_ns = star(60), compiled(slice_ns=MS), MS
+    nodes = sorted(network.nodes)
+    policy.set_network(network, now_ns=now_ns)
+    policy.set_regulated({node: frozenset(nodes) - {node} for node in nodes}, now_ns=now_ns)
+    policy.set_weight(nodes[1], nodes[2], 10.0 * IDLE_NS / MS)  # its one slot lasts for an hour and a half
+    policy.backlog(nodes[1], {nodes[2]: 5000}, now_ns=now_ns)
+    (long,) = policy.plan(now_ns=now_ns, horizon_ns=now_ns).grants
+    policy.backlog(nodes[1], {}, now_ns=now_ns)
+    assert long.end_ns > 2 * IDLE_NS
+    known = []
+    for to in nodes[3:]:
+        policy.backlog(nodes[0], {nodes[59]: 5000}, now_ns=now_ns)
+        for node in nodes[4:]:
+            for waiting in ({to: 5000}, {}):
+                policy.backlog(node, waiting if node != to else {}, now_ns=now_ns)
+        policy.plan(now_ns=now_ns, horizon_ns=now_ns)
+        now_ns += IDLE_NS // 10
+        known.append(set(zip(*policy._places.pairs(), strict=True)))
+        assert (nodes[0], nodes[59]) in known[-1] and ((nodes[1], nodes[2]) in known[-1] or now_ns > long.end_ns)
+    assert max(map(len, known)) < 56 * 30 and not any(nodes[3] == to for _, to in known[-1])
+    policy.backlog(nodes[9], {nodes[3]: 5000}, now_ns=now_ns)
+    grants = policy.plan(now_ns=now_ns, horizon_ns=now_ns).grants
+    assert (nodes[9], nodes[3]) in {(slot.node, slot.destination) for slot in grants}
 
 
 def test_memory_does_not_grow_with_nodes_that_come_and_go() -> None:
