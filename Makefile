@@ -68,7 +68,7 @@ THIRD_BOX   := agents/guests/test_guest_shapes agents/guests/test_guests_of_an_a
                controller/store/test_snapshot_changes controller/store/test_store_guarded \
                controller/supervision/test_rights controller/supervision/test_service_logs \
                controller/supervision/test_supervisor stack/test_guests_in_status webui/large/test_web_pages \
-               webui/page/test_navigation webui/page/test_old_and_long webui/test_dashboard_totals webui/test_fabric_tiers \
+               webui/page/test_navigation webui/page/test_old_and_long webui/test_fabric_tiers \
                webui/test_stream_resumed webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: setup

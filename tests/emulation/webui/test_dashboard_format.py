@@ -1,4 +1,4 @@
-"""The dashboard's own formats of numbers and times and its order of names, compared with the browser's Intl."""
+"""The dashboard's own formats, order of names and sums, compared with the browser's Intl and with what the server makes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from playwright.sync_api import Page
 
 from bench.dashboard.page import browser
 from tests import needs
+from webui.state import lists, model
 
-MODULE = Path(__file__).resolve().parents[3] / "webui" / "static" / "lib" / "format.js"
+LIB = Path(__file__).resolve().parents[3] / "webui" / "static" / "lib"
 EXPORTS = "count, clock, when, natural"
 
 pytestmark = needs.CHROMIUM
@@ -22,7 +23,7 @@ pytestmark = needs.CHROMIUM
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with browser() as chromium, chromium.new_page() as made:
-        text = MODULE.read_text().replace("export ", "")
+        text = (LIB / "format.js").read_text().replace("export ", "")
         made.evaluate(f"window.format = (() => {{ {text}; return {{ {EXPORTS} }}; }})()")
         yield made
 
@@ -65,3 +66,12 @@ def test_names_are_in_the_order_that_people_expect(page: Page) -> None:
 
 def test_more_names_than_are_kept_are_still_in_order(page: Page) -> None:
     assert page.evaluate("Array.from({ length: 25000 }, (_, i) => `h${24999 - i}`).sort(format.natural)[10]") == "h10"
+
+
+def test_a_member_has_problems_for_the_page_where_it_has_for_the_server(page: Page) -> None:
+    """The page makes the sums of a small fabric, the server those of a large one."""
+    told = [{}, {"suspect": ["a"]}, {"warnings": ["no addresses"]}, {"drift": ["b"]}, {"warnings": ["c"], "drift": ["d"]}]
+    state = {"links": {}, "flows": [], "members": [model.member(at, f"h{at}", one) for at, one in enumerate(told)]}
+    text = (LIB / "totals.js").read_text().replace("export ", "")
+    found = page.evaluate(f"state => {{ {text}; return totalsOf(state).odd; }}", state)
+    assert found == sum(bool(lists.odd(one)) for one in told) == 4
