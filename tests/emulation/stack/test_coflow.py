@@ -277,11 +277,11 @@ def test_what_is_opened_at_the_store_and_sent_by_hosts_is_the_dscp_of_every_host
         baton.wait(lambda: len(baton.status().get("coflow_order", ())) == 3, "the status to show the order")
         shown = [(entry["id"], entry["by"]) for entry in baton.status()["coflow_order"]]
         assert shown == [(small.id, "bytes by host"), (second.id, "bytes sent"), (first.id, "bytes sent")]
-        soon = client.open(deadline_ms=4000, flows=[("h4", "h6", 20_000_000)])
+        soon = client.open(deadline_ms=4000, flows=[("h4", "h6", 35_000_000)])
         assert soon.verdict is not None and soon.verdict.deadline == "admitted"
         soon.mark(urgent.sender, size_bytes=5000)
         assert urgent.dscp() == 7, "a flow of type 1 needs no order"
-        late = client.open(deadline_ms=16_000, flows=[("h5", "h6", 120_000_000)])
+        late = client.open(deadline_ms=4000, flows=[("h5", "h6", 10_000_000)])
         assert late.verdict is not None and late.verdict.deadline == "refused" and "the link to h6" in late.verdict.why
         late.mark(urgent.sender, size_bytes=5000)
         assert urgent.dscp() != 7
