@@ -25,6 +25,9 @@ from controller.coflows.reservations import Reservations
 ADMITTED, REFUSED, UNCHECKED = "admitted", "refused", "unchecked"
 USABLE = 0.85
 """Of a link's rate: headers take a twentieth, and MCP aims at 15/16 of the deadline."""
+MOST_LATER = 0.5
+"""Of that, for one that is admitted later. Who needs most of a link for the rest of its time is late as soon as anything is in
+its way, and what it needs would be refused to others (docs/simulation-design.md, "What helps: admission")."""
 FLOWS_AT_ONCE = 64
 """Of refused coflows, looked at again in one go, some 10 us each."""
 
@@ -105,7 +108,7 @@ class Deadlines:
             if not rest:
                 continue
             later = replace(coflows[number], opened_ns=now_ns, flows=rest)
-            if self._lacking(later) is None:
+            if self._lacking(later, MOST_LATER) is None:
                 del self._refused[number]
                 self._later[number] = later
                 self._reserve(later)
@@ -130,11 +133,16 @@ class Deadlines:
             return Verdict(ADMITTED, f"every link has the rate that it needs until then, beside {len(self._reserved)} admitted")
         return Verdict(REFUSED, f"{lacking}; open it later, or with a later deadline")
 
-    def _lacking(self, one: Coflow) -> str | None:
-        """Which link has too little left to end a coflow in time; None: none has."""
+    def _lacking(self, one: Coflow, most: float = 1.0) -> str | None:
+        """Which link has too little left to end a coflow in time; None: none has. `most`: the part of what deadlines may need
+        of a link that it may need alone."""
         assert one.deadline_ns is not None
-        demand, taken = self._links.demand(one.flows), self._reserved.taken
+        demand = self._links.demand(one.flows)
         rates = {port: self._usable * self._links.rate_bps(port) / 8e9 for port in demand}
+
+        def taken(port: Port) -> float:
+            return max(self._reserved.taken(port), (1 - most) * rates[port])
+
         left_ns = float(one.deadline_ns - one.opened_ns)
         if bottleneck_order.keeps_deadline(demand, left_ns, taken, rates):
             return None

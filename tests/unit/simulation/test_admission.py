@@ -40,11 +40,12 @@ class TestRefused:
         assert LARGE.refused([large, half(1, 1), half(2, 1)], GBIT) == {0: 0}
 
     def test_a_refused_flow_is_admitted_once_others_have_ended_and_left_it_a_rate(self) -> None:
-        """It needs 0.8 of the link for 25 ms; from 8 ms on, when the first two have ended, all of 17 ms at 1.2."""
+        """It needs 0.4 of the link for 25 ms; from 6 ms on, when the first has ended, 0.5 for 20 ms."""
         large = replace(half(2, 1), size_bytes=1_250_000, deadline_ns=25 * MS)
-        flows = [half(-2, 1), half(0, 1), large, half(11, 1)]
-        assert LARGE.refused(flows, GBIT) == {2: 8 * MS, 3: 0}, "10 of 17 ms that are left; the last one finds 0.5 taken"
-        assert replace(LARGE, share=0.5).refused(flows[1:3], GBIT) == {1: 0}
+        flows = [half(-3, 1), half(0, 1), large, half(7.5, 1)]
+        assert LARGE.refused(flows, GBIT) == {2: 5 * MS, 3: 0}, "the last one finds all taken, and nothing free in time"
+        assert set(LARGE.refused([half(-1.5, 1), *flows[1:]], GBIT)) == {2, 3}
+        assert LARGE.refused([half(-1.5, 1), *flows[1:]], GBIT)[2] == 0, "at 8.5 ms it would need more than half"
 
     def test_flows_without_deadline_do_not_ask(self) -> None:
         assert replace(LARGE, share=0.1).refused([half(0, 1, flow_type=2)] * 9, GBIT) == {}
