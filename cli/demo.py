@@ -82,9 +82,9 @@ def _show(console: Any, record: dict[str, Any], options: Any, json_file: Path | 
     from emulation.measuring.figures import demo_figure
     from emulation.stack.demo import write_json
 
+    console.print(_table(record["runs"]))  # before anything is written, which a full disk may prevent
     if json_file is not None:
         write_json(record, json_file)
-    console.print(_table(record["runs"]))
     for line in (*link_lines(record["runs"]), *_disturbed(record["runs"])):
         console.print(line, highlight=False, soft_wrap=True, style="dim")
     if plot is not None:

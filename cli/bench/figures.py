@@ -36,6 +36,7 @@ def figures(
     from bench.figures import report
     from bench.figures.catalogue import ENTRIES, chosen
     from bench.figures.summary import markdown
+    from emulation.files import write_whole
 
     try:
         entries = chosen(names)
@@ -66,7 +67,7 @@ def figures(
         click.echo(f"written: {page}")
         if summary is not None:
             with _told(summary):
-                summary.write_text(markdown(sections))
+                write_whole(summary, markdown(sections))
             click.echo(f"written: {summary}")
     if failed:
         raise click.ClickException(f"{len(failed)} of {len(entries)} figures failed: {', '.join(failed)}")

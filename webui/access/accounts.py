@@ -50,8 +50,8 @@ class Accounts:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read: tuple[int, int, int] | None = None
-        self._content = _empty()
+        self._known: tuple[tuple[int, int, int] | None, dict[str, Any]] = None, _empty()
+        """The file that was read last, and its content; replaced together, since threads share this."""
         self._unsaved_secret = secrets.token_hex()
 
     # -- for the web server ---------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ class Accounts:
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            self._read, self._content = None, _empty()
-            return self._content
+            self._known = None, _empty()
+            return _empty()
         except OSError as error:
             raise AccountsError(f"users file {self.path}: {error.strerror}; name `baton user add`'s file") from None
         if not stat.S_ISREG(status.st_mode):
@@ -146,18 +146,18 @@ class Accounts:
         if complaint := open_to_others(status, user=os.geteuid()):
             raise AccountsError(f"users file {self.path}: {complaint}")
         seen = status.st_ino, status.st_mtime_ns, status.st_size
-        if seen != self._read:
+        read, content = self._known
+        if seen != read:
             try:
-                content = json.loads(self.path.read_text(encoding="utf-8"))
-                read = {"secret": str(content["secret"]), **{key: dict(content[key]) for key in ("users", "tokens")}}
-                _check_entries(read)
-                self._content = read
+                found = json.loads(self.path.read_text(encoding="utf-8"))
+                content = {"secret": str(found["secret"]), **{key: dict(found[key]) for key in ("users", "tokens")}}
+                _check_entries(content)
             except OSError as error:
                 raise AccountsError(f"users file {self.path}: {error.strerror}; run this as its owner") from None
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 raise AccountsError(f"users file {self.path}: not one of Baton's; restore a copy, or remove it") from None
-            self._read = seen
-        return self._content
+            self._known = seen, content
+        return content
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,13 @@ export class Pager {
     this.element = h("div", { class: "pager" }, this.said, h("div", { class: "group", role: "group", "aria-label": `Pages of ${what}` }, ...this.buttons));
   }
 
+  /** Says why a request was refused, if its user can mend that. */
+  async refused(answer) {
+    if (answer.status !== 422) return;
+    const told = await answer.json().catch(() => ({}));
+    text(this.said, `Not searched. ${told.error ?? "The server refused this"}; ${told.remedy ?? "write another search"}`);
+  }
+
   /** Takes the server's answer: {total, matching, page, pages, first, rows}. */
   say(told) {
     this.now = told;
@@ -65,7 +72,11 @@ export class TablePager {
     const query = new URLSearchParams({ search: this.words, sort: sortKey, order: down ? "down" : "up", page: this.page, count: COUNT });
     try {
       const answer = await fetch(`${this.path}?${query}`);
-      if (!answer.ok || asked !== this.asked) return;
+      if (asked !== this.asked) return;
+      if (!answer.ok) {
+        await this.pager.refused(answer);
+        return;
+      }
       const told = await answer.json();
       if (asked !== this.asked) return;
       this.page = told.page;

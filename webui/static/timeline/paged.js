@@ -50,7 +50,11 @@ export class Paged {
     if (query.sort !== "name") query.order = "down";
     try {
       const answer = await fetch(`/api/timeline?${new URLSearchParams(query)}`);
-      if (!answer.ok || asked !== this.asked) return;
+      if (asked !== this.asked) return;
+      if (!answer.ok) {
+        await this.pager.refused(answer);
+        return;
+      }
       const told = await answer.json();
       if (asked !== this.asked) return;
       this.show(told);
