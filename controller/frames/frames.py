@@ -137,6 +137,7 @@ class Frames:
             raise OSError("no memory for the library's tables")
         self._counts = compiled.Counts.from_address(self._c.frames_counts(state))
         self.terms = compiled.Terms.from_address(self._c.frames_terms(state))
+        self.terms.most_said = compiled.MOST_SAID
         self.terms.tag_bytes = len(tag)
         self.terms.tag[: len(tag)] = list(tag)
         self.lock = Lock(self._c, state)

@@ -20,6 +20,7 @@ struct terms {
     int64_t grace_ns, late_ns;
     int64_t until_ns; /* it may send before: its lease */
     uint32_t epoch, tag_bytes;
+    uint32_t most_said; /* frames of one host of which Python has to know, in SAID_NS; 0: any number */
     uint8_t address[6], tag[4];
 };
 

@@ -9,7 +9,7 @@
 #define DELAY_STEP_NS 50000
 #define OLDEST_NS 50000000 /* see protocol/link.py */
 
-enum verdict { TAKEN, PROVEN, LEFT, LATER };
+enum verdict { TAKEN, PROVEN, LEFT, LATER, EXCESS };
 
 #define BIT(kind) (1ULL << (kind))
 /* What hosts say again and again and Python handles: DIRECTORY_REQUEST, REPORT, SIZE_REPORT, CLOCK_REPORT, HOST_STATE,
@@ -144,14 +144,21 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
     const uint8_t *frame = in->frames[at], *body = frame + BODY;
     uint32_t node = read4(frame + SENDER_AT), length = read2(frame + LENGTH_AT);
     uint8_t kind = frame[KIND_AT];
-    int proves = kind < 64 && AGAIN_AND_AGAIN & BIT(kind);
-    if (!proves && !plain(f, kind, body, length))
-        return LEFT;
-    if (ends_batch(f, peer, kind))
-        return LATER;
+    int proves = kind < 64 && AGAIN_AND_AGAIN & BIT(kind), counts = in->tagged[at] && kind != ACK && kind != PING;
     uint64_t sequence = read8(frame + SEQUENCE_AT);
+    if (counts && peer_says_too_much(peer, f->terms.most_said, now_ns)) {
+        peer->excess++;
+        return EXCESS;
+    }
+    if (!proves && !plain(f, kind, body, length)) {
+        peer->said += counts && sequence > peer->window.highest; /* others may say again what it said once */
+        return LEFT;
+    }
+    if (in->tagged[at] && ends_batch(f, peer, kind))
+        return LATER;
     if (!in->tagged[at] || !peer_accepts(peer, sequence))
         return LEFT;
+    peer->said += (uint32_t)counts;
     peer->last_heard_ns = now_ns;
     if (proves)
         return PROVEN;
@@ -172,7 +179,7 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
 }
 
 /* Takes a batch from a socket, at most `most` frames; the batch ends before a frame that must not change places with one of it,
- * and with a frame that is not taken here. */
+ * and with a frame that is not taken here. What one host says beyond `most_said` nobody reads: it says again what waits. */
 void frames_take(struct frames *f, int fd, uint32_t box, uint32_t most, int64_t now_ns) {
     struct inbox *in = &f->inboxes[box];
     struct counts *counts = &f->counts;
@@ -189,7 +196,7 @@ void frames_take(struct frames *f, int fd, uint32_t box, uint32_t most, int64_t 
         if (verdict == LATER)
             break;
         in->next++;
-        if (verdict != TAKEN) {
+        if (verdict != TAKEN && verdict != EXCESS) {
             f->raw = in->frames[at];
             counts->proven = verdict == PROVEN;
             counts->raw_bytes = (int32_t)in->messages[at].msg_len;

@@ -14,6 +14,9 @@ NODES = 0x4000
 """Node ids are below this."""
 MOST = 256
 """The most frames that are received, or sent, at once."""
+MOST_SAID = 1_000
+"""Frames of one host of which Python has to know that are read in a tenth of a second: 40 us of Python each at the most, so
+less than half of its time. A host with a slot each half millisecond says 400."""
 WORDS = 16
 """Of each member so many YIELDs are kept for a BACKLOG from before them that waits for Python."""
 
@@ -30,10 +33,10 @@ class Peer(ctypes.Structure):
     _fields_ = (
         ("highest", U64), ("_seen", U64), ("backlog_sequence", U64), ("dropped_sequence", U64), ("last_heard_ns", I64),
         ("slots", I64), ("acknowledged", I64), ("late", I64), ("yields", I64), ("lateness_ns", I64), ("delay_ns", I64),
-        ("told_ns", I64), ("backlog_ns", I64),
+        ("excess", I64), ("told_ns", I64), ("backlog_ns", I64),
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
-        ("next_word", U32), ("words", Word * WORDS),
+        ("next_word", U32), ("said", U32), ("said_since_ns", I64), ("words", Word * WORDS),
     )  # fmt: skip
 
 
@@ -48,11 +51,12 @@ class Counts(ctypes.Structure):
 
 
 class Terms(ctypes.Structure):
-    """`struct terms`: the leader's last sequence number; grace, lateness and the lease's end in ns; epoch, address and tag."""
+    """`struct terms`: the leader's last sequence number; grace, lateness and the lease's end in ns; epoch, the most that is
+    read of one host, address and tag."""
 
     _fields_ = (
         ("sequence", U64), ("grace_ns", I64), ("late_ns", I64), ("until_ns", I64), ("epoch", U32), ("tag_bytes", U32),
-        ("address", BYTE * 6), ("tag", BYTE * 4),
+        ("most_said", U32), ("address", BYTE * 6), ("tag", BYTE * 4),
     )  # fmt: skip
 
 

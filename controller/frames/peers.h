@@ -10,6 +10,8 @@
 #define NEVER (-1)
 #define WORDS 16 /* a host has one slot of a millisecond or more after the other: Python is seldom so far behind */
 
+#define SAID_NS 100000000
+
 /* What a YIELD said of one destination. Known to ctypes as `Word`. */
 struct word {
     uint64_t sequence; /* of the frame; 0: none */
@@ -23,6 +25,7 @@ struct peer {
     uint64_t backlog_sequence; /* of the last BACKLOG that was taken here, under this enrolment */
     uint64_t dropped_sequence; /* of the last YIELD taken here that is not among `words` any more, under this enrolment */
     int64_t last_heard_ns, slots, acknowledged, late, yields, lateness_ns, delay_ns;
+    int64_t excess;  /* frames beyond `most_said`, which nobody read */
     int64_t told_ns; /* the delay that the policy knows; NEVER: none */
     int64_t backlog_ns; /* the time of the batch with the last BACKLOG that was taken here, under this enrolment */
     uint32_t to_leader[8], from_leader[8];
@@ -30,7 +33,8 @@ struct peer {
     uint8_t known, kinds;    /* `kinds` of messages were taken in batch number `batch` */
     uint32_t batch;
     uint32_t directed, frame; /* `frame` is being filled for it in flush number `directed` */
-    uint32_t next_word;
+    uint32_t next_word, said; /* `said` since `said_since_ns` */
+    int64_t said_since_ns;
     struct word words[WORDS]; /* of the last YIELDs that were taken here, under this enrolment */
 };
 
@@ -38,6 +42,15 @@ struct peer {
 static inline int peer_accepts(struct peer *peer, uint64_t sequence) {
     const struct replay_window *window = &peer->window;
     return (sequence <= window->highest || sequence - window->highest <= JUMP) && window_accepts(&peer->window, sequence);
+}
+
+/* Whether a host has said all that is read of one for now. */
+static inline int peer_says_too_much(struct peer *peer, uint32_t most, int64_t now_ns) {
+    if (now_ns - peer->said_since_ns >= SAID_NS) {
+        peer->said_since_ns = now_ns;
+        peer->said = 0;
+    }
+    return most && peer->said >= most;
 }
 
 #endif

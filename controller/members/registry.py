@@ -46,6 +46,8 @@ class Figures:
     """Smoothed: gate opened minus slot's start."""
     delay_ns: int = 0
     """Smoothed: how long a directive takes to it."""
+    excess: int = 0
+    """Frames that nobody read, since it said more than is read of one host."""
     told_ns: int = -1
     """What the policy knows of that; -1: nothing."""
 
@@ -88,6 +90,7 @@ class Member:
             "acknowledged": figures.acknowledged,
             "late_slots": figures.late,
             "yields": figures.yields,
+            "excess": figures.excess,
             "lateness_us": figures.lateness_ns // 1000,
             "backlog_bytes": self.backlog,
             "sent_bps": self.sent_bps,

@@ -29,6 +29,8 @@ OPEN_NS, CYCLE_NS = 100_000_000, 500_000_000
 LONGEST_NS = 5_000_000_000
 """Readings further apart than this say nothing of what was permitted meanwhile."""
 BYTE_NS = 8_000_000_000
+FLOODS_NS = 5_000_000_000
+"""How often it is looked which members say more than is read of one: a look at each member."""
 
 
 class Policing(Part):
@@ -48,7 +50,7 @@ class Policing(Part):
         at: Callable[[int, Callable[[int], None]], None],
     ) -> None:
         self.documents = {"ports": self.on_ports}
-        self.periodic = ((SUMMARY_NS, self._forget_unread),)
+        self.periodic = ((SUMMARY_NS, self._forget_unread), (FLOODS_NS, self._look_for_floods))
         self.misbehaviour = Misbehaviour()
         self._granting = granting
         self._members = members
@@ -60,6 +62,9 @@ class Policing(Part):
         self._dropped: dict[Hashable, int] = defaultdict(int)
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._yields: dict[int, int] = {}
+        self._flooding: dict[int, int] = {}
+        """The members of whom frames were left unread before the last look, and how many in all."""
+        self._excess: dict[int, int] = {}
         self._begun_ns: int | None = None
         self._read_ns = self._forgot_ns = 0
         self._regulated = Groups()
@@ -103,6 +108,8 @@ class Policing(Part):
         for pair in [pair for pair in self._sent if node in pair]:
             del self._sent[pair]
         self.misbehaviour.left(node)
+        self._flooding.pop(node, None)
+        self._excess.pop(node, None)
         self._granting.permitted.left(node)
 
     def status(self) -> dict[str, Any]:
@@ -123,7 +130,21 @@ class Policing(Part):
 
     def of_member(self, node: int) -> dict[str, Any]:
         """The verdicts that stand against it, as lines."""
-        return {"suspect": self.misbehaviour.lines(node)}
+        lines = self.misbehaviour.lines(node)
+        if node in self._flooding:
+            lines = [*lines, f"says more than is read of one host: {self._flooding[node]} of its frames were left"]
+        return {"suspect": lines}
+
+    def _look_for_floods(self, now_ns: int) -> None:
+        """Tells of members that begin to say more than is read of one."""
+        before, self._flooding = self._flooding, {}
+        for member in self._members.present():
+            excess = member.figures.excess
+            if excess > self._excess.get(member.node, 0):
+                self._flooding[member.node] = self._excess[member.node] = excess
+                if member.node not in before:
+                    text = f"{member.name} says more than is read of one host; end its agent, or revoke its key"
+                    self._write({"event": ["suspect", "warning", text]})
 
     # -- a window -------------------------------------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ def test_the_status_and_the_members_documents_have_these_fields_and_values() -> 
         "acknowledged": 1,
         "late_slots": 1,
         "yields": 2,
+        "excess": 0,
         "lateness_us": 125,
         "backlog_bytes": {},
         "sent_bps": {"18": 96_000_000},

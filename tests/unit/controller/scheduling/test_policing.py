@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
+from controller.members.part import SUMMARY_NS
 from controller.members.registry import Members
 from controller.policies.base import Slot
 from controller.policies.groups import Groups
 from controller.scheduling.granting import Granting
 from controller.scheduling.misbehaviour import AFTER
 from controller.scheduling.network import FabricNetwork
-from controller.scheduling.policing import CYCLE_NS, OPEN_NS, PERIOD_NS, Policing
+from controller.scheduling.policing import CYCLE_NS, FLOODS_NS, OPEN_NS, PERIOD_NS, Policing
 from controller.scheduling.telemetry import Telemetry
 from protocol.timers import Timers
 from topology import shapes
@@ -70,6 +71,20 @@ def test_a_host_whose_slots_stay_empty_is_named_and_the_honest_one_is_not() -> N
     assert "does not use its slots" in world.policing.of_member(16)["suspect"][0]
     assert world.policing.of_member(17)["suspect"] == []
     assert len(world.events()) == 1 and world.events()[0].startswith("h1: does not use")
+
+
+def test_a_host_that_says_more_than_is_read_of_one_is_told_once_and_named_while_it_does() -> None:
+    world = World()
+    ((_, look),) = [call for call in world.policing.periodic if call[0] == FLOODS_NS]
+    member = world.members.get(16)
+    assert member is not None
+    for excess, named in ((0, False), (5, True), (9, True), (9, False)):
+        member.figures.excess = excess
+        look(world.now_ns)
+        lines = world.policing.of_member(16)["suspect"]
+        assert bool(lines) is named and (not named or f"{excess} of its frames were left" in lines[0])
+    assert world.events() == ["h1 says more than is read of one host; end its agent, or revoke its key"]
+    assert world.policing.of_member(17)["suspect"] == []
 
 
 def test_bytes_beyond_the_permission_are_counted_on_the_contended_link() -> None:
@@ -133,7 +148,7 @@ def test_readings_far_apart_say_nothing() -> None:
 def test_without_readings_nothing_of_pairs_is_kept() -> None:
     """There may be millions of pairs, and no OpenFlow switch whose readings would end a window."""
     world = World()
-    [(_, look)] = world.policing.periodic
+    look = dict(world.policing.periodic)[SUMMARY_NS]
     for read in (False, True, False):
         if read:
             world.second({16: 48, 17: 48}, {"h1": 48, "h2": 48})
