@@ -15,7 +15,9 @@ from controller.policies.groups import Groups, Pairs
 from protocol.bodies.nodes import Sides
 
 MANY = 1 << 14
-"""Idle pairs are forgotten when there are so many more than were left the last time."""
+"""Idle pairs are looked for when there are so many more than were left the last time."""
+LOOKED_AT = 512
+"""So many pairs, or the pairs of one node, in one call."""
 
 
 class Met:
@@ -24,7 +26,11 @@ class Met:
     def __init__(self) -> None:
         self._met: defaultdict[int, set[int]] = defaultdict(set)
         self._lately: defaultdict[int, set[int]] = defaultdict(set)
-        """Those of them that were backlogged, or sent, since idle ones were forgotten the last time."""
+        """Those of them that were backlogged, or sent, since the last look for idle ones began."""
+        self._before: defaultdict[int, set[int]] = defaultdict(set)
+        """Those that were between the look before and this one."""
+        self._to_look: list[int] = []
+        """The nodes whose pairs this look has still to look at."""
         self._count, self._most = 0, MANY
         self._from: defaultdict[int, set[int]] = defaultdict(set)
         """The same by destination."""
@@ -63,7 +69,9 @@ class Met:
                 self._from[to].add(node)
                 self._count += 1
                 found |= self._look(node, to)
-        if self._count > self._most:
+        if self._count > self._most and not self._to_look:
+            self._to_look, self._before, self._lately = list(self._met), self._lately, defaultdict(set)
+        if self._to_look:
             self._forget_idle()
         return self._regulated if found else None
 
@@ -73,20 +81,26 @@ class Met:
             self._lately[node] |= its.intersection(destinations)
 
     def _forget_idle(self) -> None:
-        """Forgets the pairs that neither waited nor sent since the last time."""
-        for node, its in self._met.items():
-            for to in its - self._lately[node]:
+        """Forgets some of the pairs that neither waited nor sent since the look before."""
+        looked = 0
+        while self._to_look and looked < LOOKED_AT:
+            node = self._to_look.pop()
+            its = self._met.get(node, set())  # none: it left
+            looked += 1 + len(its)
+            for to in its - self._before[node] - self._lately[node]:
+                its.discard(to)
                 self._from[to].discard(node)
+                self._astray.discard((node, to))
                 self._drop(node, to)
-            its &= self._lately[node]  # in its place
-        self._astray = {(node, to) for node, to in self._astray if to in self._met[node]}
-        self._lately.clear()
-        self._count = sum(map(len, self._met.values()))
-        self._most = self._count + MANY
+                self._count -= 1
+        if not self._to_look:
+            self._before.clear()
+            self._most = self._count + MANY
 
     def left(self, node: int) -> None:
         """Forgets a node."""
-        self._lately.pop(node, None)
+        for used in (self._lately, self._before):
+            used.pop(node, None)
         for to in self._met.pop(node, ()):
             self._from[to].discard(node)
             self._count -= 1
