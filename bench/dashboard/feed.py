@@ -269,6 +269,7 @@ class Feed:
                 "acknowledged": (self.slots - self.lost) // max(1, len(self.hosts)),
                 "late_slots": self.late // max(1, len(self.hosts)) + (at % 5 == 0),
                 "yields": self.yields // max(1, len(self.hosts)),
+                "excess": 0,
                 "lateness_us": self.dice.randrange(20, 90),
                 "sent_bps": sent[host],
                 "backlog_bytes": backlog[host],
