@@ -103,6 +103,9 @@ class Deadlines:
             del self._to_look[number]
             if number not in self._refused or number not in coflows:
                 continue
+            if self._refused[number] <= now_ns:  # too late for good
+                del self._refused[number]
+                continue
             rest = tuple(left(coflows[number]))
             flows += 1 + len(rest)
             if not rest:

@@ -405,6 +405,15 @@ class TestDeadlines:
         assert list(made.admit_later(55 * MS)) == [100, 101], "1 MB in 196 ms are 41 Mb/s"
         assert made.admit_later(55 * MS) == {}, "these took what there was"
 
+    def test_those_whose_deadline_has_passed_keep_no_other_from_a_look(self) -> None:
+        """They may stay open for an hour."""
+        first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
+        passed = [coflow(number, (f"g{number}", "h9", MB), opened_ns=1, deadline_ns=250 * MS) for number in range(2, 1_002)]
+        last = coflow(2_000, ("h2", "h9", 2 * MB), opened_ns=2, deadline_ns=700 * MS)
+        made = order(first, *passed, last)
+        assert made.deadlines.verdict(2_000).deadline == REFUSED  # type: ignore[union-attr]
+        assert list(made.admit_later(251 * MS)) == [2_000]
+
     def test_a_thousand_refused_ones_are_looked_at_again_in_a_millisecond_a_time(self) -> None:
         first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
         refused = [coflow(number, (f"g{number}", "h9", MB), opened_ns=1, deadline_ns=250 * MS) for number in range(2, 1_002)]
