@@ -9,10 +9,10 @@ it does not say, the controller learns from the hosts, which count the bytes of 
 flows, with the sum of their bytes, or with nothing, and flows may be added.
 
 A deadline is admitted or refused when the coflow is opened; one that is refused may be admitted later, when others have ended
-(`OpenCoflow.answered`). While one that is not refused is ahead, a socket has the mark of a
-flow with the time that is left: type 1, so that its rate is controlled as Karuna's deadline flows are (SIGCOMM 2016, section
-4.1) and it has queue 0. Any other socket, also one that is opened after the deadline, has the coflow's own mark, and the queue
-that `controller.coflows.order` says.
+(`OpenCoflow.answered`). While one that is not refused is ahead, a socket has the mark of a flow with the time that is left:
+type 1, so that its rate is controlled as Karuna's deadline flows are (SIGCOMM 2016, section 4.1) and it has queue 0. Any
+other socket, also one that is opened after the deadline, has the coflow's own mark, and the queue that
+`controller.coflows.order` says.
 """
 
 from __future__ import annotations
@@ -45,17 +45,21 @@ class NotOpen(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class OpenCoflow:
-    """A coflow that is open; `deadline_ns` by this host's CLOCK_MONOTONIC. As a context it is closed at the end.
+    """A coflow that is open. As a context it is closed at the end.
 
-    `verdict`: whether its deadline is kept, and why; None without a deadline. One that was refused is no `deadline_ns`, and is
-    `asked_ns` still.
+    `asked_ns`: the deadline that it was opened with, by this host's CLOCK_MONOTONIC. `verdict`: whether that is kept, and why;
+    None without a deadline.
     """
 
     store: Store
     id: int
-    deadline_ns: int | None = None
-    verdict: Verdict | None = None
     asked_ns: int | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """The deadline, unless it is refused."""
+        return None if self.verdict is not None and self.verdict.deadline == REFUSED else self.asked_ns
 
     def marking(self, size_bytes: int | None = None, *, now_ns: int | None = None) -> FlowMark | CoflowMark:
         """The mark of a flow that begins now; its size counts only while a deadline is ahead.
@@ -203,4 +207,4 @@ def _decided(store: Store, coflow: int, asked_ns: int, found: dict[str, Any] | N
         verdict = Verdict(UNCHECKED, "the controller has not decided, or knows no flows")
     else:
         verdict = Verdict(found["deadline"], found["why"])
-    return OpenCoflow(store, coflow, None if verdict.deadline == REFUSED else asked_ns, verdict, asked_ns)
+    return OpenCoflow(store, coflow, asked_ns, verdict)

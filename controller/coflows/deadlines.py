@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from controller.coflows import bottleneck_order
 from controller.coflows.coflow import Coflow, Flow
-from controller.coflows.links import Links, Port, named
+from controller.coflows.links import FLOWS_AT_ONCE, Links, Port, named
 from controller.coflows.reservations import Reservations
 
 ADMITTED, REFUSED, UNCHECKED = "admitted", "refused", "unchecked"
@@ -28,8 +28,6 @@ USABLE = 0.85
 MOST_LATER = 0.5
 """Of that, for one that is admitted later. Who needs most of a link for the rest of its time is late as soon as anything is in
 its way, and what it needs would be refused to others (docs/simulation-design.md, "What helps: admission")."""
-FLOWS_AT_ONCE = 64
-"""Of refused coflows, looked at again in one go, some 10 us each."""
 
 
 class Verdict(NamedTuple):

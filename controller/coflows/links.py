@@ -15,6 +15,8 @@ from topology.fabric import DirectedLink
 Port = tuple[str, ...]
 """("out", host), ("in", host), or ("between", switch, switch)."""
 MOST_WAYS = 100_000
+FLOWS_AT_ONCE = 64
+"""Whose ways are looked at in one go, some 10 us each."""
 
 
 class Ways(Protocol):

@@ -21,15 +21,13 @@ from typing import NamedTuple
 from controller.coflows import attained_service, bottleneck_order, service_limits
 from controller.coflows.coflow import Coflow, Flow
 from controller.coflows.deadlines import REFUSED, Deadlines, Verdict
-from controller.coflows.links import Links, Port, Ways
+from controller.coflows.links import FLOWS_AT_ONCE, Links, Port, Ways
 from controller.coflows.queues import DEADLINE_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
 
 IDLE_NS = 1_000_000_000
 SETTLE_NS = 200_000_000
 SIZES_KEPT = 200
-FLOWS_AT_ONCE = 64
-"""Whose ways are looked at in one go, some 10 us each, after a change of the tree."""
 EIGHTHS = 8
 TRUST = 1.1
 """A coflow that has sent more than so many times what was declared counts as one of unknown size."""

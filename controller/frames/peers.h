@@ -9,8 +9,7 @@
 #define JUMP (1ULL << 40) /* see protocol/auth.py */
 #define NEVER (-1)
 #define WORDS 16 /* a host has one slot of a millisecond or more after the other: Python is seldom so far behind */
-
-#define SAID_NS 100000000
+#define SAID_NS 100000000 /* what a host says is counted anew after so long */
 
 /* What a YIELD said of one destination. Known to ctypes as `Word`. */
 struct word {

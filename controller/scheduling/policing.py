@@ -6,6 +6,8 @@ while the override is on, or under a policy that needs no permission.
 
 The coordinator believes a suspect's backlog for `OPEN_NS` of every `CYCLE_NS`: so the suspect gets at most a fifth of its fair
 share, and enough to show that it has changed. This holds for every policy, since every policy grants to a backlog.
+
+A member that says more than is read of one (controller/frames/incoming.h) is named beside the suspects; no more is done.
 """
 
 from __future__ import annotations
@@ -62,9 +64,10 @@ class Policing(Part):
         self._dropped: dict[Hashable, int] = defaultdict(int)
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._yields: dict[int, int] = {}
-        self._flooding: dict[int, int] = {}
-        """The members of whom frames were left unread before the last look, and how many in all."""
         self._excess: dict[int, int] = {}
+        """How many frames of each member had been left unread by the last look; without those of whom none was."""
+        self._flooding: frozenset[int] = frozenset()
+        """The members of whom some were since the look before."""
         self._begun_ns: int | None = None
         self._read_ns = self._forgot_ns = 0
         self._regulated = Groups()
@@ -108,8 +111,8 @@ class Policing(Part):
         for pair in [pair for pair in self._sent if node in pair]:
             del self._sent[pair]
         self.misbehaviour.left(node)
-        self._flooding.pop(node, None)
         self._excess.pop(node, None)
+        self._flooding -= {node}
         self._granting.permitted.left(node)
 
     def status(self) -> dict[str, Any]:
@@ -132,19 +135,18 @@ class Policing(Part):
         """The verdicts that stand against it, as lines."""
         lines = self.misbehaviour.lines(node)
         if node in self._flooding:
-            lines = [*lines, f"says more than is read of one host: {self._flooding[node]} of its frames were left"]
+            lines = [*lines, f"says more than is read of one host: {self._excess[node]} of its frames were left"]
         return {"suspect": lines}
 
     def _look_for_floods(self, now_ns: int) -> None:
         """Tells of members that begin to say more than is read of one."""
-        before, self._flooding = self._flooding, {}
-        for member in self._members.present():
-            excess = member.figures.excess
-            if excess > self._excess.get(member.node, 0):
-                self._flooding[member.node] = self._excess[member.node] = excess
-                if member.node not in before:
-                    text = f"{member.name} says more than is read of one host; end its agent, or revoke its key"
-                    self._write({"event": ["suspect", "warning", text]})
+        before, named = self._excess, self._flooding
+        self._excess = {member.node: excess for member in self._members.present() if (excess := member.figures.excess)}
+        self._flooding = frozenset(node for node, excess in self._excess.items() if excess != before.get(node))
+        for node in self._flooding - named:
+            if (member := self._members.get(node)) is not None:
+                text = f"{member.name} says more than is read of one host; end its agent, or revoke its key"
+                self._write({"event": ["suspect", "warning", text]})
 
     # -- a window -------------------------------------------------------------------------------------------------------
 

@@ -105,7 +105,8 @@ class Met:
             self._from[to].discard(node)
             self._count -= 1
         for other in self._from.pop(node, ()):
-            self._met[other].discard(node)
+            for its in (self._met[other], self._lately[other], self._before[other]):
+                its.discard(node)
             self._count -= 1
             self._drop(other, node)
         self._regulated.pop(node, None)

@@ -276,7 +276,7 @@ class TestClient:
         assert CoflowClient(FakeStore()).open().marking(size_bytes=10**6) == CoflowMark(1)
 
     def test_before_the_deadline_a_flow_is_of_type_1_with_what_is_left_and_after_it_one_of_the_rest(self) -> None:
-        opened = OpenCoflow(FakeStore(), 4, deadline_ns=200 * MS)
+        opened = OpenCoflow(FakeStore(), 4, asked_ns=200 * MS)
         assert opened.marking(5000, now_ns=0) == FlowMark(5000, 200)
         assert opened.marking(5000, now_ns=199 * MS + 1) == FlowMark(5000, 1)
         assert opened.marking(5000, now_ns=200 * MS) == CoflowMark(4)
