@@ -101,6 +101,28 @@ class TestOneFlow:
         assert run("karuna", (flow,))[0] > 2_000_000
 
 
+class TestAdmission:
+    """A flow whose deadline is refused, and admitted later."""
+
+    ASKED = Flow(2_000_000, 0, 7, 1_000_000, 1, 10_000_000)
+    REFUSED = replace(ASKED, refused_ns=1)
+
+    def test_while_it_is_refused_it_goes_as_fast_as_it_can_and_by_its_deadline_before_and_after(self) -> None:
+        """MCP ends it just in time."""
+        asked, refused, later = (run("karuna", (one,))[0] for one in (self.ASKED, self.REFUSED, self.admitted(300_000)))
+        assert refused < 4_000_000 and 0.8 * 10_000_000 < asked < 10_000_000
+        assert 0.8 * 10_000_000 < later < 10_000_000
+
+    def test_then_it_goes_before_flows_without_a_deadline(self) -> None:
+        cuts, others = Thresholds((1 << 40,) * 6, (1 << 40,) * 6), [Flow(2_000_000, at, 7, 20_000_000, 3) for at in range(1, 7)]
+        large = (replace(one, size_bytes=4_000_000) for one in (self.REFUSED, self.admitted(300_000)))
+        taken = [run("karuna", (one, *others), cuts)[0] for one in large]
+        assert taken[1] < 10_000_000 < taken[0]
+
+    def admitted(self, after_ns: int) -> Flow:
+        return replace(self.REFUSED, admitted_ns=after_ns)
+
+
 class TestOrder:
     """Who goes first at a shared port: two hosts send to a third."""
 

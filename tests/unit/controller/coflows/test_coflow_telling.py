@@ -120,6 +120,16 @@ class TestTelling:
         assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted", "refused"]
         assert "the link from h1 has 5.0 Mb/s left" in verdicts[1][1]["why"]
 
+    def test_a_refused_deadline_that_is_admitted_later_is_published_again(self) -> None:
+        """Each needs 32 of the 85 Mb/s."""
+        for numbers in ((5, 6, 7), (6, 7), (6, 7)):
+            self.open(*numbers, now_ns=0, deadline_ns=500 * MS, flows=FLOWS)
+        verdicts = [line["coflow_verdict"] for line in self.lines]
+        assert [(number, verdict["deadline"]) for number, verdict in verdicts] == [
+            (5, "admitted"), (6, "admitted"), (7, "refused"), (7, "admitted")
+        ]  # fmt: skip
+        assert [entry["deadline"] for entry in self.telling.status()["coflow_order"]] == ["admitted"] * 2
+
     def test_a_deadline_needs_the_links_between_switches_too_as_soon_as_the_fabric_is_known(self) -> None:
         fabric = shapes.build("dumbbell", left=2, right=2, rate_bps=10**8, bottleneck_bps=10**8)
         network = FabricNetwork(fabric, Routes(fabric, compute(fabric)), ())

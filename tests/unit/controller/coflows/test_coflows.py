@@ -394,6 +394,17 @@ class TestDeadlines:
         made.update([coflow(2, ("h2", "h9", 3 * MB), opened_ns=1, deadline_ns=850 * MS), third])
         assert "the link from h2 has 45.0 Mb/s left" in made.deadlines.verdict(3).why  # type: ignore[union-attr]
 
+    def test_it_is_looked_at_when_links_carry_more_than_before(self) -> None:
+        """Nothing was admitted, so nothing is given back."""
+        ways = BigSwitch(lambda _: rate_bps[0])
+        rate_bps, made = [RATE_BPS // 100], CoflowOrder(ways, MB)
+        made.update([coflow(1, ("h1", "h9", MB), opened_ns=0, deadline_ns=250 * MS)])
+        assert made.deadlines.verdict(1).deadline == REFUSED  # type: ignore[union-attr]
+        rate_bps[0] = RATE_BPS
+        assert made.admit_later(1) == {}
+        made.reroute()
+        assert list(made.admit_later(2)) == [1]
+
     def test_those_due_first_are_looked_at_first_and_some_at_once(self) -> None:
         first = coflow(1, ("h1", "h9", 2 * MB), opened_ns=0, deadline_ns=250 * MS)
         refused = [

@@ -398,23 +398,34 @@ def test_a_backlog_that_waited_for_python_counts_whatever_else_the_host_said_sin
 @pytest.mark.parametrize("backlog", [URGENT, LONG], ids=["urgent", "of several pages"])
 @pytest.mark.parametrize("left_bytes", [0, 999])
 def test_a_backlog_that_waited_for_python_counts_but_for_what_the_loop_has_heard_since_of_one_destination(
-    backlog: list[Backlog], left_bytes: int
+    backlog: list[Backlog], left_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host gives slots back all the time: if each YIELD had such a backlog dropped, no slot would be granted by it."""
     given_back = FIRST_NODE + 1
-    message = replace(backlog[0], entries=((given_back, 111, 0), *(row for row in backlog[0].entries if row[0] != given_back)))
+    message = replace(backlog[0], entries=((given_back, 111, 50), *(row for row in backlog[0].entries if row[0] != given_back)))
     with looped("timeslice") as leader:
         leader.learn()
         leader.say(Backlog(5, 0, 1, ()), 1)
         leader.heard()
         member, exchange = leader.coordinator.members.get(FIRST_NODE), leader.coordinator.exchange
         assert member is not None and not member.backlog and exchange is not None
+        policy = leader.coordinator.granting.policy
+        taken, take = [], policy.backlog
+
+        def spied(node: int, waiting: Any, **more: Any) -> None:  # noqa: ANN401
+            taken.append((dict(waiting), dict(more["deadline"])))
+            take(node, waiting, **more)
+
+        monkeypatch.setattr(policy, "backlog", spied)
         before = len(leader.grants(1))
         for said in (Yield(LAST, 1, 0, 7), message, *backlog[1:], Yield(given_back, 1, 0, left_bytes)):
             leader.say(said, 1)
         wait_for(lambda: exchange.frames.knows(FIRST_NODE).highest == leader._number)  # type: ignore[union-attr]
         leader.heard()
         assert member.backlog[LAST] == 111 and member.backlog.get(given_back, 0) == left_bytes
+        waiting, deadline = taken[-1]
+        assert waiting[LAST] == 111 and waiting.get(given_back, 0) == left_bytes, "the policy's core knows the later word"
+        assert deadline.keys() <= waiting.keys()
         wait_for(lambda: leader.turn() or any(grant.destination == LAST for grant in leader.grants(1)[before:]))
 
 

@@ -94,3 +94,21 @@ def test_pairs_that_are_idle_are_forgotten_where_there_are_many(monkeypatch: pyt
     assert len(met._from[4]) <= 250 and told == met.regulated(All())
     met.left(1)
     assert 1 not in met.regulated(All())
+
+
+def test_a_pair_that_waits_while_idle_ones_are_looked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.policies.compiled.met.MANY", 4)
+    monkeypatch.setattr("controller.policies.compiled.met.LOOKED_AT", 1)
+    met = Met()
+    met.regulated(All())
+    for node in range(1, 20):  # the first look ends, in which all are new, and the next one begins
+        met.backlogs([node], [0, 1], [100])
+        begun = len(met._to_look)
+        if begun > 8:
+            break
+    assert met._before[1] == set(), "idle since the look before"
+    met.backlogs([1], [0, 1], [100])
+    while met._to_look:
+        told = met.backlogs([50], [0, 1], [100])
+    assert 100 in met.regulated(All())[1] and met.regulated(All()).keys() < {*range(1, 20), 50}
+    del told
