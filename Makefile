@@ -48,7 +48,7 @@ unit: setup
 
 # What depends on no timing runs in three boxes at once, on both processors; all else needs the machine for itself, and comes first.
 # That may have other work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were
-# ("rerun", each named by RERUN). The closing lines are four.
+# ("rerun", each named by RERUN). The closing lines are four; if a box fails, what failed comes after them.
 FIRST_BOX   := agents/addresses/test_addresses agents/addresses/test_directory agents/kernel/test_capabilities \
                agents/priorities/test_mark agents/priorities/test_tagger controller/openflow/test_openflow_tls \
                controller/openflow/test_openflow_hostile controller/openflow/test_openflow_liars \
@@ -71,9 +71,11 @@ THIRD_BOX   := agents/guests/test_guest_shapes agents/guests/test_guests_of_an_a
                webui/page/test_navigation webui/page/test_old_and_long webui/test_fabric_tiers \
                webui/test_stream_resumed webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
+emulation-tests: export BATON_TESTS_FAILED = $(CURDIR)/$(VENV)/.failed
 emulation-tests: setup
+	@rm -f $(VENV)/.failed
 	$(IN_A_BOX) tests/emulation $(patsubst %,--ignore=tests/emulation/%.py,$(FIRST_BOX) $(SECOND_BOX) $(THIRD_BOX))
-	@$(MAKE) --no-print-directory -j 3 -O first-box second-box third-box
+	@$(MAKE) --no-print-directory -k -j 3 -O first-box second-box third-box || { cat $(VENV)/.failed 2>/dev/null; exit 1; }
 
 first-box: BOXED = $(FIRST_BOX)
 second-box: BOXED = $(SECOND_BOX)

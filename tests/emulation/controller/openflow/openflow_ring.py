@@ -107,8 +107,8 @@ def connect(ring: Ring) -> None:
     for source in EVERYBODY:
         for target in EVERYBODY:
             if source != target:
-                until(lambda s=source, t=target: ring.ping(s, t, 0.5), 10, f"{source} pings {target}")
-    until(ring.settled, 5, "four links, one blocked, five hosts")
+                until(lambda s=source, t=target: ring.ping(s, t, 0.5), 40, f"{source} pings {target}")
+    until(ring.settled, 20, "four links, one blocked, five hosts")
 
 
 class Listener:
