@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ def list_users(file: Path) -> None:
     """List the users who may log in."""
     with _accounts(file) as accounts:
         if not accounts.users():
-            click.echo(f"{file} has no user: `baton user add NAME` adds one")
+            click.echo(f"{file} has no user: `baton user add NAME{_option(file)}` adds one")
         for name, set_s in accounts.users().items():
             click.echo(f"{name}\tpassword set {_day(set_s)}")
 
@@ -108,7 +109,7 @@ def list_tokens(file: Path) -> None:
     """List the tokens, without their secrets."""
     with _accounts(file) as accounts:
         if not accounts.tokens():
-            click.echo(f"{file} has no token: `baton token create NAME` makes one")
+            click.echo(f"{file} has no token: `baton token create NAME{_option(file)}` makes one")
         for known in accounts.tokens():
             expires = f"expires {_day(known.expires_s)}" if known.expires_s else "never expires"
             click.echo(f"{known.name}\t{known.identifier}\tmade {_day(known.created_s)}\t{expires}")
@@ -123,6 +124,11 @@ def _accounts(file: Path) -> Iterator[Accounts]:
         yield Accounts(file)
     except AccountsError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _option(file: Path) -> str:
+    """The option that a command needs to mean this file."""
+    return "" if file == DEFAULT_USERS else f" --file {shlex.quote(str(file))}"
 
 
 def _at_terminal() -> bool:

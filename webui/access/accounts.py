@@ -105,9 +105,12 @@ class Accounts:
 
     def remove_user(self, name: str) -> None:
         """Removes a user and ends all sessions of that name. Raises AccountsError: there is none."""
+        unknown = AccountsError(f"user {name}: does not exist in {self.path}; `baton user list` shows the users of a file")
+        if name not in self._load()["users"]:  # without a file there is nothing to lock
+            raise unknown
         with self._changing() as content:
             if content["users"].pop(name, None) is None:
-                raise AccountsError(f"user {name}: does not exist; `baton user list` shows the users")
+                raise unknown
 
     def create_token(self, name: str, *, now_s: int, expires_s: int = 0) -> str:
         """Makes a token and returns its text, which is not kept. Raises AccountsError: the name or the file is not usable."""
@@ -122,13 +125,15 @@ class Accounts:
 
     def revoke_token(self, name: str) -> None:
         """Revokes the token with this name or identifier. Raises AccountsError: there is none."""
+        unknown = AccountsError(f"token {name}: does not exist in {self.path}; `baton token list` shows the tokens of a file")
+        if not _chosen(self._load(), name):  # without a file there is nothing to lock
+            raise unknown
         with self._changing() as content:
-            tokens = content["tokens"]
-            chosen = [key for key, fields in tokens.items() if name in (key, fields["name"])]
+            chosen = _chosen(content, name)
             if not chosen:
-                raise AccountsError(f"token {name}: does not exist; `baton token list` shows the tokens")
+                raise unknown
             for key in chosen:
-                del tokens[key]
+                del content["tokens"][key]
 
     # -- the file -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +210,11 @@ def _check_entries(content: dict[str, Any]) -> None:
     for identifier, fields in content["tokens"].items():
         _token(identifier, fields)
         hmac.compare_digest(fields["secret"], "")
+
+
+def _chosen(content: dict[str, Any], name: str) -> list[str]:
+    """The identifiers of the tokens that have this name or identifier."""
+    return [identifier for identifier, fields in content["tokens"].items() if name in (identifier, fields["name"])]
 
 
 def _check_name(name: str) -> None:

@@ -177,10 +177,11 @@ class TestOddNames:
         assert b"\\udcff" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("group", "says"), [("user", "has no user: `baton user add"), ("token", "has no token: `baton token")])
+@pytest.mark.parametrize(("group", "says"), [("user", "no user: `baton user add"), ("token", "no token: `baton token create")])
 def test_a_list_without_accounts_says_so_and_names_the_file(tmp_path: Path, group: str, says: str) -> None:
-    code, text = run(group, "list", "--file", str(tmp_path / "users.json"))
-    assert code == 0 and f"{tmp_path}/users.json {says}" in text
+    file = f"{tmp_path}/users.json"
+    code, text = run(group, "list", "--file", file)
+    assert code == 0 and f"{file} has {says} NAME --file {file}` " in text
 
 
 class TestNothingUp:

@@ -108,6 +108,13 @@ class TestTheCommands:
         assert run("user", "remove", "ann", "--file", str(file))[0] == 0
         assert "has no user" in run("user", "list", "--file", str(file))[1]
 
+    @pytest.mark.parametrize(("group", "word"), [("user", "remove"), ("token", "revoke")])
+    def test_what_does_not_exist_is_not_removed_and_nothing_is_made(self, file: Path, group: str, word: str) -> None:
+        elsewhere = file.parent / "misspelt" / "users.json"
+        code, text = run(group, word, "ann", "--file", str(elsewhere))
+        assert code == 1 and f"{group} ann: does not exist in {elsewhere}" in text
+        assert not elsewhere.parent.exists()
+
     @pytest.mark.parametrize(("name", "password", "field"), [("Ann!", PASSWORD, "name"), ("ann", "short", "password")])
     def test_what_will_not_do_is_named_in_one_line(self, file: Path, name: str, password: str, field: str) -> None:
         code, text = run("user", "add", name, "--password-stdin", "--file", str(file), given=password + "\n")
