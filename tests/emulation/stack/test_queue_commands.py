@@ -67,7 +67,8 @@ def flood(baton: Stack, host: str, *destinations: str, seconds: float) -> list[s
 
 
 def test_conditions_come_and_go_by_command_and_survive_the_coordinator(baton: Stack) -> None:
-    floods = flood(baton, "h1", "h2", "h3", seconds=25)
+    assert command(baton, "add", "--host", "h1", "--destination", "h2").returncode == 0  # free, whatever was before
+    floods = flood(baton, "h1", "h2", "h3", seconds=90)
     try:
         baton.wait(lambda: gate_bps(baton, "h1", "h2") > RATE_BPS and gate_bps(baton, "h1", "h3") > RATE_BPS, "gates")
         free = gate_bps(baton, "h1", "h2")
@@ -135,7 +136,7 @@ def test_appointed_days_open_one_gate_at_a_time_and_the_end_of_the_policy_frees_
     changed.write_text(yaml.safe_dump(config))
     changed.replace(path)
     baton.wait(lambda: baton.status().get("policy") == "weekly", "the policy")
-    floods = flood(baton, "h1", "h2", "h3", seconds=30)
+    floods = flood(baton, "h1", "h2", "h3", seconds=90)
     try:
         baton.wait(lambda: len(baton.store.members()) == 3 and gate_bps(baton, "h1", "h3") > 0, "members and gates")
         seen = set()

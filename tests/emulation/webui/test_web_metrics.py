@@ -27,12 +27,12 @@ WORDS = re.compile(r'"[^"]*"|\$\w+|\{\{\w+\}\}|[a-zA-Z_:][a-zA-Z0-9_:]*')
 LANGUAGE = frozenset({"rate", "increase", "sum", "by", "topk", "histogram_quantile"})
 
 
-@pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Metric]]:
-    directory = tmp_path_factory.mktemp("metrics")
-    with PrivateRedis(directory) as redis:
+@pytest.fixture
+def families(tmp_path: Path) -> Iterator[dict[str, Metric]]:
+    """Anew for each test: a coordinator whose status is a second old counts as lost."""
+    with PrivateRedis(tmp_path) as redis:
         Feed.small(Store(redis.url))
-        yield scraped(redis.url, directory)
+        yield scraped(redis.url, tmp_path)
 
 
 def scraped(url: str, directory: Path) -> dict[str, Metric]:

@@ -25,7 +25,7 @@ from webui.state.poller import Poller
 
 pytestmark = needs.REDIS
 
-PATIENCE_S = 5.0
+PATIENCE_S = 20.0
 HOSTS = {"00" * 8: {"name": "h1", "enrolled": 1, "macs": [], "revoked": 5}}
 
 
