@@ -53,7 +53,7 @@ FIRST_BOX   := agents/addresses/test_addresses agents/addresses/test_directory a
                agents/priorities/test_mark agents/priorities/test_tagger controller/openflow/test_openflow_tls \
                controller/openflow/test_openflow_hostile controller/openflow/test_openflow_liars \
                controller/spanning_tree/test_tree_sources keys/test_key_rotation keys/test_one_host_taken_over \
-               stack/test_coflow stack/test_demo test_inconclusive \
+               stack/test_coflow stack/test_demo test_failures test_inconclusive \
                webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/test_web_audit \
                webui/hostile/test_web_hostile webui/large/test_dashboard_large
 SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \

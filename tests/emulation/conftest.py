@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulation import box
+from tests.emulation.failures import pytest_terminal_summary  # noqa: F401 -- a hook
 from tests.emulation.inconclusive import pytest_runtest_makereport, pytest_runtest_setup  # noqa: F401 -- hooks
 
 
@@ -21,16 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker(pytest.mark.skip(reason="needs root: it makes network namespaces"))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Appends what failed to the file that the Makefile names, which runs several boxes at once and tells it at the end."""
-    if (path := os.environ.get("BATON_TESTS_FAILED")) is None:
-        return
-    with Path(path).open("a") as file:
-        for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
-            crash = getattr(report.longrepr, "reprcrash", None)
-            file.write(f"failed: {report.nodeid}: {crash.message if crash else report.longrepr}\n")
 
 
 @pytest.fixture(scope="session")

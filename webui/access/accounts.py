@@ -105,12 +105,9 @@ class Accounts:
 
     def remove_user(self, name: str) -> None:
         """Removes a user and ends all sessions of that name. Raises AccountsError: there is none."""
-        unknown = AccountsError(f"user {name}: does not exist in {self.path}; `baton user list` shows the users of a file")
-        if name not in self._load()["users"]:  # without a file there is nothing to lock
-            raise unknown
-        with self._changing() as content:
+        with self._changing(adds=False) as content:
             if content["users"].pop(name, None) is None:
-                raise unknown
+                raise AccountsError(f"user {name}: does not exist in {self.path}; `baton user list` shows those of a file")
 
     def create_token(self, name: str, *, now_s: int, expires_s: int = 0) -> str:
         """Makes a token and returns its text, which is not kept. Raises AccountsError: the name or the file is not usable."""
@@ -125,15 +122,13 @@ class Accounts:
 
     def revoke_token(self, name: str) -> None:
         """Revokes the token with this name or identifier. Raises AccountsError: there is none."""
-        unknown = AccountsError(f"token {name}: does not exist in {self.path}; `baton token list` shows the tokens of a file")
-        if not _chosen(self._load(), name):  # without a file there is nothing to lock
-            raise unknown
-        with self._changing() as content:
-            chosen = _chosen(content, name)
+        with self._changing(adds=False) as content:
+            tokens = content["tokens"]
+            chosen = [key for key, fields in tokens.items() if name in (key, fields["name"])]
             if not chosen:
-                raise unknown
+                raise AccountsError(f"token {name}: does not exist in {self.path}; `baton token list` shows those of a file")
             for key in chosen:
-                del content["tokens"][key]
+                del tokens[key]
 
     # -- the file -------------------------------------------------------------------------------------------------------
 
@@ -165,9 +160,13 @@ class Accounts:
         return content
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Any]]:
-        """Gives the content to the block to change, and writes it when the block ends without an error."""
+    def _changing(self, *, adds: bool = True) -> Iterator[dict[str, Any]]:
+        """Gives the content to the block to change, and writes it when the block ends without an error. `adds`: whether a
+        missing file is made; else the block gets no user and no token then, and nothing is written."""
         try:
+            if not adds and not self.path.exists():
+                yield _empty()
+                return
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -210,11 +209,6 @@ def _check_entries(content: dict[str, Any]) -> None:
     for identifier, fields in content["tokens"].items():
         _token(identifier, fields)
         hmac.compare_digest(fields["secret"], "")
-
-
-def _chosen(content: dict[str, Any], name: str) -> list[str]:
-    """The identifiers of the tokens that have this name or identifier."""
-    return [identifier for identifier, fields in content["tokens"].items() if name in (identifier, fields["name"])]
 
 
 def _check_name(name: str) -> None:
