@@ -226,7 +226,7 @@ class Agent:
     @property
     def poll_ns(self) -> int:
         """How long to poll for the answer to a BACKLOG."""
-        return POLL_NS if self._polls and self.keeper.counters.answered_within(POLL_NS) else 0
+        return POLL_NS if self._polls and self.keeper.counters.usual_answer_ns() < POLL_NS else 0
 
     # -- what parts may use: part.Surroundings --------------------------------------------------------------------------
 

@@ -53,10 +53,10 @@ class Counters:
         keep_sample(self.backlog_to_directive_ns, after_ns)
         keep_sample(self.answered_ns, at_ns)
 
-    def answered_within(self, limit_ns: int) -> bool:
-        """Whether half of the last `ANSWERS` directives came so soon after their BACKLOG; true before the first."""
+    def usual_answer_ns(self) -> int:
+        """The median of how long after their BACKLOG the last `ANSWERS` directives came; 0 before the first."""
         newest = self.backlog_to_directive_ns[-ANSWERS:]
-        return sorted(newest)[len(newest) // 2] < limit_ns if newest else True
+        return sorted(newest)[len(newest) // 2] if newest else 0
 
 
 SAMPLES = 20_000

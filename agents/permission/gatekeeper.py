@@ -257,12 +257,12 @@ class Gatekeeper:
             if current is not None and current.slot == grant.slot and not grant.bytes and not grant.rate_bps:
                 self._revoke(current)
                 continue
-            slot = self.table.take(grant, start_ns, end_ns, received_ns)
-            if slot is not None:
-                self._open(slot)
             reported_ns = self.reported_ns.pop(grant.destination, None)
             if reported_ns is not None:
                 self.counters.answered(received_ns - reported_ns, received_ns)
+            slot = self.table.take(grant, start_ns, end_ns, received_ns)
+            if slot is not None:
+                self._open(slot)
         self.advance(received_ns)
 
     def rehearse(self) -> None:
@@ -313,7 +313,8 @@ class Gatekeeper:
         if slot.rate_bps:
             if before is None or not before.rate_bps:  # else the next look stays when it was
                 use = self._rate_uses.setdefault(destination, RateUse())
-                self.next_check_ns[destination] = use.began(passed, backlog, slot.rate_bps, opened_ns)
+                answer_ns = self.counters.usual_answer_ns()
+                self.next_check_ns[destination] = use.began(passed, backlog, slot.rate_bps, opened_ns, answer_ns)
         else:
             if opened_ns < self.used_up.get(destination, 0):
                 current.check_after_ns = self.hysteresis_ns // 2  # two looks in a row, and fewer from then on

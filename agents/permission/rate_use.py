@@ -21,6 +21,7 @@ IDLE_NS, LONGEST_IDLE_NS = MILLISECOND_NS, 4 * MILLISECOND_NS
 SOON_TIMES = 2
 """A queue that asks again within so many times `idle_ns` gave its rate back too early."""
 LONGEST_LOOK_NS = 16 * MILLISECOND_NS
+"""Also the longest time that is waited because answers take long."""
 EMPTY_PART = 8
 """An empty queue is looked at again after this part of the time between two looks, if that is longer than `idle_ns`."""
 
@@ -35,17 +36,18 @@ class RateUse:
     _look_after_ns: int = IDLE_NS
     _given_back_ns: int | None = None
 
-    def began(self, passed: int, backlog_bytes: int, rate_bps: int, now_ns: int) -> int:
+    def began(self, passed: int, backlog_bytes: int, rate_bps: int, now_ns: int, answer_ns: int = 0) -> int:
         """Takes a first rate after none; returns when to look at the queue.
 
         If all that waits now has left by then, and nothing came after it, the queue was idle since.
 
         Args:
             passed: all bytes that have passed the gate.
+            answer_ns: how long answers of the coordinator take lately.
         """
-        if self._given_back_ns is not None:
-            soon = now_ns - self._given_back_ns < SOON_TIMES * self.idle_ns
-            self.idle_ns = min(2 * self.idle_ns, LONGEST_IDLE_NS) if soon else IDLE_NS
+        least_ns = min(max(IDLE_NS, answer_ns), LONGEST_LOOK_NS)
+        soon = self._given_back_ns is not None and now_ns - self._given_back_ns < SOON_TIMES * self.idle_ns
+        self.idle_ns = max(least_ns, min(2 * self.idle_ns, LONGEST_IDLE_NS)) if soon else least_ns
         self._passed, self._look_after_ns, self._given_back_ns = passed + backlog_bytes, IDLE_NS, None
         return now_ns + min(self.idle_ns + _drained_ns(backlog_bytes, rate_bps), LONGEST_LOOK_NS)
 

@@ -155,6 +155,18 @@ class TestRates:
         assert bench.gates.at(16).armed and bench.gates.at(16).credit == 0
         assert 16 not in bench.keeper.table.open
 
+    def test_a_rate_stays_idle_for_as_long_as_answers_take(self) -> None:
+        bench = Bench(16)
+        bench.gates.at(16).queue = 1500
+        bench.keeper.backlogged(16, bench.now)
+        bench.to(8 * MS)
+        bench.grant(16, 1, bench.now, 100 * MS, 0, rate=10**8)  # the answer, after 8 ms
+        bench.gates.at(16).serve()
+        bench.to(15 * MS)
+        assert not bench.of(Yield)
+        bench.to(8 * MS + 2 * 8 * MS + IDLE_NS)
+        assert [message.slot for message in bench.of(Yield)] == [1]
+
     def test_a_rate_that_was_given_back_is_set_again_when_it_is_granted_again(self) -> None:
         """Also the same one: the gate was shut meanwhile."""
         bench = Bench(16)

@@ -92,3 +92,18 @@ def test_the_times_stay_within_their_bounds(events: list[tuple[int, int, bool]])
         look_ns = use.looked(passed, 3000 * waits, RATE_BPS, now_ns)
         assert look_ns is None or 0 < look_ns - now_ns <= max(LONGEST_LOOK_NS, LONGEST_IDLE_NS)
         assert look_ns is not None or (not waits and not packets)
+
+
+def test_a_rate_is_not_given_back_before_it_was_idle_for_as_long_as_asking_for_it_takes() -> None:
+    for answer_ns, least_ns in ((0, IDLE_NS), (IDLE_NS // 2, IDLE_NS), (9 * MS, 9 * MS), (100 * MS, LONGEST_LOOK_NS)):
+        use = RateUse()
+        assert use.began(0, 0, RATE_BPS, 0, answer_ns) == least_ns
+        assert use.looked(1000, 0, RATE_BPS, least_ns) == 2 * least_ns  # a packet has passed meanwhile
+        assert use.looked(1000, 0, RATE_BPS, 2 * least_ns) is None
+        assert use.began(1000, 0, RATE_BPS, 3 * least_ns, 0) - 3 * least_ns <= max(LONGEST_IDLE_NS, least_ns)
+
+
+def test_when_answers_are_quick_again_so_are_rates_given_back() -> None:
+    use = RateUse()
+    use.looked(0, 0, RATE_BPS, use.began(0, 0, RATE_BPS, 0, 9 * MS))
+    assert use.began(0, 0, RATE_BPS, 1000 * MS, MS) == 1001 * MS
