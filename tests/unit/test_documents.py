@@ -38,12 +38,26 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     if path.suffix != ".py":
         yield from enumerate(content.splitlines(), 1)
         return
-    for node in ast.walk(ast.parse(content)):
+    for node in statements(ast.parse(content)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield from enumerate(node.value.value.splitlines(), node.lineno)
-    for token in tokenize.generate_tokens(io.StringIO(content).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    if any(names(line.partition("#")[2]) for line in content.splitlines()):  # else no comment can: tokens take long
+        for token in tokenize.generate_tokens(io.StringIO(content).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements in a module, without going through what expressions consist of."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
+
+
+def names(line: str) -> bool:
+    """Whether it names a file, a folder or a module."""
+    return any(pattern.search(line) for pattern in (PATH, FOLDER, MODULE))
 
 
 def is_module(name: str) -> bool:
@@ -60,8 +74,8 @@ def is_module(name: str) -> bool:
 
 def dangling(path: Path, line: str) -> Iterator[str]:
     """What a line names that is not there."""
-    names = {*PATH.findall(line), *FOLDER.findall(line)}
-    yield from (name for name in names if not (ROOT / name).exists() and not EXEMPT.search(name))
+    files = {*PATH.findall(line), *FOLDER.findall(line)}
+    yield from (name for name in files if not (ROOT / name).exists() and not EXEMPT.search(name))
     if path.suffix == ".md":
         targets = (target for target in LINK.findall(line) if not target.startswith("<"))
         yield from (target for target in targets if not (path.parent / target).exists())
