@@ -8,12 +8,9 @@ from typing import Any
 
 import click
 
-from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
+from cli.experiment_time import ExperimentTime, enter, parse_link_rate, parse_slice, virtual_options
 from cli.experiments import in_a_line, link_lines, make_console, progress_bar
 from cli.values import PICTURE
-
-LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
-"""The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
 
 
 @click.command()
@@ -40,18 +37,10 @@ def demo(
     Five senders, one receiver, one bottleneck of 100 Mb/s: XCo's Figure 1(a). K of the senders are UDP at full speed, the
     others long TCP flows; each mix runs uncoordinated, rate-limited, and under the timeslice schedule.
     """
-    from topology.units import parse_duration
-
     rate_bps = parse_link_rate(rate_text, time)
     if keep and time.virtual:
         raise click.UsageError("--keep has no prompt in virtual time: leave one of them out")
-    try:
-        slice_ns = parse_duration(slice_text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--slice") from None
-    if not LEAST_SLICE_NS <= slice_ns <= MOST_SLICE_NS:
-        says = f"{slice_text} is no timeslice; write a duration from 1ms to 1s, such as 2ms"
-        raise click.BadParameter(says, param_hint="--slice")
+    slice_ns = parse_slice(slice_text)
     enter(time, json_file, plot)
     from emulation.stack.demo import QUICK, DemoOptions
 

@@ -21,6 +21,8 @@ from cli.experiments import enter_box, require_root
 
 REAL_TIME_MOST_BPS, MOST_BPS, LEAST_BPS = 100_000_000, 100_000_000_000, 1_000_000
 """The rates of an emulated link: in real time this emulation's switches carry no more; in virtual time any."""
+LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
+"""The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
 MAX_SHOWN = 64  # characters of a wrong value in an error
 
 
@@ -204,3 +206,17 @@ def parse_link_rate(text: str, time: ExperimentTime) -> int:
         problem = "needs --virtual: in real time the emulation carries 100mbit a link"
         raise click.BadParameter(f"{text} {problem}", param_hint="--rate")
     return rate_bps
+
+
+def parse_slice(text: str) -> int:
+    """The length of a timeslice in ns. Raises click.BadParameter: no duration, or not one that a coordinator takes."""
+    from topology.units import parse_duration
+
+    try:
+        slice_ns = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--slice") from None
+    if not LEAST_SLICE_NS <= slice_ns <= MOST_SLICE_NS:
+        says = f"{text} is no timeslice; write a duration from 1ms to 1s, such as 2ms"
+        raise click.BadParameter(says, param_hint="--slice")
+    return slice_ns

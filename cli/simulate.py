@@ -14,12 +14,13 @@ from cli.values import PICTURE, SEED, Number, named, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from simulation.cases import Case
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 LOAD, SHARE, SLACK = Number(0.01, 0.99), Number(0, 1), Number(0.001, 1_000_000)
-SOME, ADMITTED = Number(0, 1, min_open=True), Number(0, 2, min_open=True)
+SOME, ADMITTED = Number(0.01, 1), Number(0, 2, min_open=True)
 """A share above 0: in `Settings` and `Mixture` 0 stands for any."""
 READ_BY = {"validate": ("flows", "json_file"), "xco": ("control_delay", "json_file")}
 """The options that count with each of these."""
@@ -27,11 +28,13 @@ MOST_FLOWS, MOST_NODES = 10_000_000, 1_000
 """Flows of a run; leaves, spines, hosts of a leaf. A mistyped larger number would fill the memory before anything is told."""
 OPTIONS = {
     "leaves": "--leaves", "spines": "--spines", "hosts_per_leaf": "--hosts-per-leaf", "host_bps": "--host-rate",
-    "uplink_bps": "--uplink-rate", "mean_ns": "--deadline-mean",
+    "uplink_bps": "--uplink-rate", "mean_ns": "--deadline-mean", "least_ns": "--deadline-least",
+    "most_deadline_bytes": "--deadline-most",
 }  # fmt: skip
 """The options that give fields of `SpineLeaf` and `Mixture`, whose errors begin with the field's name."""
 MOST_DELAY_NS = 1_000_000_000
 """Of a host's link, one way: with a mistyped longer one more packets are on the way than the program counts."""
+LONGEST_LINE = 1_000
 WORKLOAD = "web_search_ns2"
 FABRICS = ("small", "medium", "paper")
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
@@ -115,6 +118,10 @@ def _refuse_unread(mode: str) -> None:
         refuse({"control_delay"}, "has no meaning without --xco")
         if click.get_current_context().params["admit"] is None:
             refuse({"admit_from", "admit_delay"}, "has no meaning without --admit")
+        if click.get_current_context().params["deadline_reserved"] is not None:
+            refuse({"deadline_mean"}, "has no meaning with --deadline-reserved, which draws no deadlines")
+        if click.get_current_context().params["scheduler"] is not None:
+            refuse({"jobs"}, "has no meaning with --scheduler: the cluster's workers decide")
         return
     known = {option.name or "" for option in click.get_current_context().command.params}
     refuse(known - {mode, *READ_BY[mode]}, f"has no meaning with --{mode}")
@@ -206,7 +213,7 @@ def _sweep(console: Console, cases: list[Case], json_file: Path | None, **option
             shown.add_column(title, justify="right")
         for row in (row for row in table if row.workload == workload):
             shown.add_row(*(_shown(name, getattr(row, name)) for name, _ in COLUMNS))
-        console.print(shown)
+        _print_whole(console, shown)
     found = [str(gain) for gain in gains(results)]
     for line in found:
         console.print(line, highlight=False, soft_wrap=True)
@@ -276,9 +283,20 @@ def _write(console: Console, found: dict[str, Any], path: Path) -> None:
     console.print(f"written: {path}", soft_wrap=True)
 
 
+def _print_whole(console: Console, table: Table) -> None:
+    """Prints a table with every word of it, whatever the terminal's width: cut off, `pfabric` is also `pfabric_edf`."""
+    for column in table.columns:
+        column.no_wrap = True
+    unbounded = console.options.update(max_width=LONGEST_LINE)
+    console.width = max(console.width, console.measure(table, options=unbounded).maximum)
+    console.print(table)
+
+
 def _shown(name: str, value: object) -> str:
     if value is None:
         return "-"
     if name == "missed" and isinstance(value, float):
         return f"{value:.1%}"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

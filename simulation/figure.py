@@ -37,7 +37,8 @@ def draw(table: Sequence[Row], path: Path) -> None:
                     axis.plot(*zip(*points, strict=True), marker="o", label=scheme)
             axis.set(xlabel="load", ylabel=label, title=workload.replace("_", " "))
             axis.set_ylim(bottom=0)
-        line[0].legend()
+        if drawn := [axis for axis in line if axis.lines]:
+            drawn[0].legend()  # without deadlines the first panel is empty
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

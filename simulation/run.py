@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from signal import SIGKILL
 from threading import Thread
 from typing import Any
 
@@ -31,6 +32,7 @@ def lines_of(
     """The lines of JSON that a program writes for an input. Raises RunError, ToolchainError.
 
     `told` hears each. With `answer` the program's questions, lines with "told", are answered by it, and are not in the result.
+    Half a line, as a program that is killed leaves, is none.
     """
     found = []
     pipe = subprocess.PIPE
@@ -40,6 +42,8 @@ def lines_of(
         feeder.start()
         try:
             for read in run.stdout:
+                if not read.endswith("\n"):
+                    break
                 line = json.loads(read)
                 if answer is not None and "told" in line:
                     _feed(run.stdin, answer(line), False)
@@ -52,6 +56,8 @@ def lines_of(
             run.kill()
             raise
         feeder.join()
+    if run.returncode == -SIGKILL:
+        raise RunError(f"{name} was killed; if memory ran out, run fewer --jobs at a time, or fewer --flows")
     if run.returncode:
         raise RunError(f"{name} failed: {error.strip() or f'exit status {run.returncode}'}")
     return found

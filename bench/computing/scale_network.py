@@ -74,7 +74,7 @@ def half_to_half(hosts: int, destinations: int, seed: int) -> Pairs:
     """
     senders = hosts // 2
     if not 0 < destinations <= senders:
-        raise ValueError(f"{hosts} hosts have 1 to {senders} destinations each, not {destinations}")
+        raise ValueError(f"{destinations} destinations are too many for {hosts} hosts: write 1 to {senders} as --destinations")
     dice = np.random.default_rng(seed)
     places = np.arange(senders)[:, None]
     shifts = dice.choice(senders, size=destinations, replace=False)[None, :]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.experiment_time import ExperimentTime, enter, parse_link_rate, virtual_options
+from cli.experiment_time import ExperimentTime, enter, parse_link_rate, parse_slice, virtual_options
 from cli.experiments import in_a_line, make_console, print_outcome, progress_bar
 from cli.values import PICTURE, SEED, Number, refuse
 
@@ -82,7 +82,7 @@ def fabrics(
     round_trips = tuple(dict.fromkeys(parse_duration_of(text, "--rtt") for text in rtt_texts)) or (0,)
     rate_bps = parse_rate_of(rate_text or (VIRTUAL_RATE if time.virtual else REAL_TIME_RATE), time, "--rate")
     above_bps = None if above_text is None else parse_rate_of(above_text, time, "--above")
-    slice_ns = parse_duration_of(slice_text or ("2ms" if time.virtual else "5ms"), "--slice")
+    slice_ns = parse_slice(slice_text or ("2ms" if time.virtual else "5ms"))
     enter(time, json_file, plot, seed=seed)
     from bench.fabrics import clients as programs
     from bench.fabrics import experiment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.bench.fabrics import CONTROLS, REAL_TIME_RATE, SHAPES, VIRTUAL_RATE, measure, parse_duration_of, parse_rate_of
-from cli.experiment_time import ExperimentTime, enter, virtual_options
+from cli.experiment_time import ExperimentTime, enter, parse_slice, virtual_options
 from cli.experiments import make_console
 from cli.values import PICTURE, SEED, Number
 
@@ -24,7 +24,7 @@ FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
     "--receivers", type=click.Choice(["all", "one"]), default="all", show_default=True, help="All hosts, or one: the last."
 )
 @click.option(
-    "--load", type=click.FloatRange(0.01, 0.95), default=0.4, show_default=True, help="Of each link that leads to a receiver."
+    "--load", type=Number(0.01, 0.95), default=0.4, show_default=True, help="Of each link that leads to a receiver."
 )
 @click.option("--workload", default="web_search", show_default=True, help="Sizes, in emulation/cdfs.")
 @click.option("--policies", default="uncoordinated,auto", show_default=True)
@@ -63,7 +63,7 @@ def random_flows(
         raise click.UsageError("--rtt needs --virtual: the machine's own kernel may have no netem")
     round_trip_ns = parse_duration_of(rtt_text, "--rtt") if rtt_text else 0
     rate_bps = parse_rate_of(rate_text or (VIRTUAL_RATE if time.virtual else REAL_TIME_RATE), time, "--rate")
-    slice_ns = parse_duration_of(slice_text or ("2ms" if time.virtual else "5ms"), "--slice")
+    slice_ns = parse_slice(slice_text or ("2ms" if time.virtual else "5ms"))
     enter(time, json_file, plot, seed=seed)
     from bench.fabrics import experiment
     from bench.fabrics import random_flows as measured

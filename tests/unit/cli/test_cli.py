@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from agents.config import REALTIME, AgentConfig
 from bench.dashboard import dashboard
 from cli import simulate
-from cli.demo import LEAST_SLICE_NS, MOST_SLICE_NS
-from cli.experiment_time import Delay, make_room
+from cli.experiment_time import LEAST_SLICE_NS, MOST_SLICE_NS, Delay, make_room
 from cli.experiments import make_console
 from cli.main import COMMANDS, main
 from controller.config.coordinator import CoordinatorSection
@@ -365,6 +364,24 @@ def test_a_swarm_names_the_slice_that_no_coordinator_takes_before_it_makes_a_box
     assert "--slice" in output and "write" in output
 
 
+@pytest.mark.parametrize("command", ["fabrics", "random-flows"])
+@pytest.mark.parametrize("text", ["0", "500us", "2s", "soon"])
+def test_an_emulation_names_the_slice_that_no_coordinator_takes_before_it_begins(
+    command: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fabrics", "random_flows"):
+        monkeypatch.setattr(f"cli.bench.{name}.enter", lambda *_, **__: pytest.fail("it begins to measure"))
+    code, output = run("bench", command, "--slice", text)
+    assert code == 2
+    assert "--slice" in output and "write" in output
+
+
+def test_random_flows_have_a_load_that_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.bench.random_flows.enter", lambda *_, **__: pytest.fail("it begins to measure"))
+    code, output = run("bench", "random-flows", "--load", "nan")
+    assert code == 2 and "--load" in output
+
+
 def test_one_agent_in_a_swarm_names_its_rate() -> None:
     code, output = run("bench", "agent", "--rate", "10MB")
     assert code == 2 and "--rate" in output
@@ -462,6 +479,12 @@ def test_doctor_refuses_options_that_only_a_comparison_of_hosts_reads() -> None:
         (("--admit-from", "2MB"), "--admit-from"),
         (("--admit-delay", "2ms"), "--admit-delay"),
         (("--deadline-reserved", "0"), "--deadline-reserved"),
+        (("--deadline-reserved", "1e-300"), "--deadline-reserved"),
+        (("--deadline-reserved", "0.75", "--deadline-mean", "1ms"), "--deadline-mean has no meaning"),
+        (("--deadline-mean", "0"), "--deadline-mean"),
+        (("--deadline-least", "0"), "--deadline-least"),
+        (("--deadline-most", "0"), "--deadline-most"),
+        (("--scheduler", "tcp://127.0.0.1:1", "--jobs", "2"), "--jobs has no meaning"),
         (("--slack", "nan"), "--slack"),
         (("--slack", "inf"), "--slack"),
         (("--seed", "-1"), "--seed"),

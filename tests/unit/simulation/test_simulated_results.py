@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from cli.simulate import COLUMNS
 from emulation import cdfs
+from simulation import run as run_module
 from simulation import sweep as sweep_module
 from simulation import toolchain
 from simulation.cases import Case
@@ -25,7 +26,7 @@ from simulation.fabric import SIZES
 from simulation.figure import draw
 from simulation.flows import Flow
 from simulation.results import ended, summary
-from simulation.run import Progress, RunError
+from simulation.run import Progress, RunError, lines_of
 from simulation.sweep import ClusterError, keep, kept, sweep
 from simulation.toolchain import ToolchainError, code_digest, find_ns3
 from simulation.validation import PacketClass, cobham_ns, time_percentile
@@ -126,6 +127,15 @@ class TestComparison:
         draw(rows([result("karuna", 0.1, 5)]), tmp_path / "new" / "sweep.png")
         assert (tmp_path / "new" / "sweep.png").stat().st_size > 1000
 
+    def test_without_deadlines_a_picture_names_its_schemes_all_the_same(self, tmp_path: Path) -> None:
+        from matplotlib import rc_context
+
+        table = [row._replace(missed=None) for row in rows([result("karuna", 0.1, 5), result("pfabric", 0.1, 5)])]
+        with rc_context({"svg.fonttype": "none"}):
+            draw(table, tmp_path / "sweep.svg")
+        text = (tmp_path / "sweep.svg").read_text()
+        assert text.count(">karuna<") == text.count(">pfabric<") == 1
+
 
 class TestSweep:
     """What is done is kept."""
@@ -207,6 +217,18 @@ class TestSweep:
             sweep(cases, tmp_path, lambda _, done: None, jobs=2)
         assert ended_early.is_set()
 
+    @pytest.mark.parametrize("half", ["", '{"flow": 1, "en'])
+    def test_a_program_that_was_killed_is_told_with_a_remedy(
+        self, half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As by the kernel, when memory ran out: what it had not written yet is cut anywhere."""
+        program = tmp_path / "program"
+        program.write_text(f"#!/bin/sh\nprintf '%s' '{half}'\nkill -9 $$\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(run_module, "program", lambda name: program)
+        with pytest.raises(RunError, match="fabric_run was killed; if memory ran out, run fewer --jobs"):
+            lines_of("fabric_run", "")
+
     def test_a_cluster_without_dask_says_how_to_install_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask", None)
         with pytest.raises(ClusterError, match="pip install"):
@@ -216,6 +238,32 @@ class TestSweep:
         monkeypatch.setenv("BATON_NS3", str(tmp_path))
         with pytest.raises(ToolchainError, match="BATON_NS3"):
             find_ns3()
+
+
+class TestTable:
+    """What `baton simulate` prints."""
+
+    def test_no_name_and_no_number_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def kept_one(scheme: str) -> None:
+            case = Case(scheme, "web_search_ns2", 0.8, 5, fabric=SIZES["small"], margin=0.1)
+            found = result(scheme, 0.1, 12_345.6)
+            found["without_deadline"]["all"] |= dict.fromkeys(("mean_ms", "p99_ms"), 65_432.1)
+            found["without_deadline"]["to 100 KB"] |= dict.fromkeys(("mean_ms", "p99_ms"), 65_432.1)
+            keep({**found, "case": case.described(), "key": case.key}, tmp_path)
+
+        from rich.console import Console
+
+        from cli import simulate
+
+        schemes = ("pfabric", "pfabric_edf")
+        for scheme in schemes:
+            kept_one(scheme)
+        monkeypatch.setattr(simulate, "make_console", lambda: Console(width=80, markup=False))
+        words = [word for scheme in schemes for word in ("--scheme", scheme)]
+        found = CliRunner().invoke(simulate.simulate, [*words, "--flows", "5", "--folder", str(tmp_path)])
+        assert found.exit_code == 0, found.output
+        assert " pfabric " in found.output and " pfabric_edf " in found.output and "…" not in found.output
+        assert "12,346" in found.output and "e+" not in found.output
 
 
 class TestFormulas:
