@@ -4,14 +4,15 @@ A row that changed is sent again in the next `REPEATS` reports, since a report m
 is taken out of the kernel's table, and counted on from here, so that the table stays short; after `FORGET_NS`, a coflow's
 longest life, it is forgotten, or when there are `MOST_ROWS` that changed later: its bytes stay counted while its coflow and
 node have another row, for a sum that falls is taken for a tagger that began anew. What has not changed costs nothing at a
-`take`. What went to an address before it had a node stays counted to none.
+`take`. What went to an address stays counted to the node that it had then, or to none: what a virtual machine gets once it has
+migrated counts to its new host.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from protocol.bodies.vocabulary import UNREGISTERED
@@ -32,8 +33,13 @@ class _Row:
     total: int = 0
     before: int = 0
     """What was counted before the kernel began again."""
-    to_none: int = 0
-    """Of `total`: what went there before the address had a node."""
+    past: dict[int, int] = field(default_factory=dict)
+    """Of `total`: what went there while the address had another node, or none, by node."""
+
+    @property
+    def fresh(self) -> int:
+        """What is counted to `node`, beside what was before it last had another."""
+        return self.total - sum(self.past.values())
 
 
 class CoflowCounts(Generic[Target]):
@@ -60,7 +66,7 @@ class CoflowCounts(Generic[Target]):
             if row is None:
                 row = self._rows[key] = _Row(now_ns)
             if value + row.before != row.total:
-                if row.node == UNREGISTERED:
+                if row.node is not None and node_of(key[1]) != UNREGISTERED:
                     self._look_up(key, row, node_of)
                 self._grow(key, row, value, now_ns)
         while len(self._rows) > MOST_ROWS:
@@ -75,15 +81,16 @@ class CoflowCounts(Generic[Target]):
         return [(coflow, node, self._sums[coflow, node]) for coflow, node in sorted(wanted)]
 
     def _look_up(self, key: tuple[int, Target], row: _Row, node_of: Callable[[Target], int]) -> int:
-        """Counts the row to its node from now on, and what went there before unless that is counted to none; the node."""
+        """Counts the row to its node from now on, and what went there before unless that is counted already; the node."""
         node = node_of(key[1])
         if node == row.node:
             return node
-        row.to_none = 0 if row.node is None else row.total
+        if row.node is not None:
+            row.past[row.node] = row.past.get(row.node, 0) + row.fresh
         row.node = node
         at = key[0], node
-        self._sums[at] = self._sums.get(at, 0) + row.total - row.to_none
-        self._rows_of[at] += 1
+        self._sums[at] = self._sums.get(at, 0) + row.fresh
+        self._rows_of[at] += node not in row.past
         return node
 
     def _grow(self, key: tuple[int, Target], row: _Row, value: int, now_ns: int) -> None:
@@ -104,10 +111,8 @@ class CoflowCounts(Generic[Target]):
         counted = self._in_kernel.pop(key, None) is not None
         if row.node is None:
             return
-        shares = [(row.node, row.total - row.to_none)]
-        if row.to_none:
-            shares.append((UNREGISTERED, row.to_none))
-        for node, size_bytes in shares:
+        shares = row.past | {row.node: row.past.get(row.node, 0) + row.fresh}
+        for node, size_bytes in shares.items():
             at = key[0], node
             self._rows_of[at] -= 1
             if not self._rows_of[at]:
@@ -120,7 +125,8 @@ class CoflowCounts(Generic[Target]):
         self._sums.clear()
         self._rows_of.clear()
         for row in self._rows.values():
-            row.repeats, row.node, row.to_none = 1 + REPEATS, None, 0
+            row.repeats, row.node = 1 + REPEATS, None
+            row.past.clear()
         self._reporting = dict(self._rows)
 
     def silent(self, now_ns: int) -> list[tuple[int, Target]]:

@@ -7,6 +7,7 @@ that missed them asks. This runs in the coordinator's loop, so the tuner does al
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,16 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.part import Part
 from controller.members.registry import Member
 from controller.processes.jsonlines import JsonLines
+from protocol.bodies.flows.priorities import ROWS_MAX
+from protocol.bodies.flows.size_bins import BINS, TYPES
 from protocol.messages import HEARTBEAT_MAC, Message, SizeReport, Thresholds, ThresholdsRequest
 
 log = logging.getLogger("baton.coordinator")
 
 VERSIONS = 1 << 32
+MOST_REPORTS = 2 * -(-TYPES * BINS // ROWS_MAX)
+"""Of a member in a period, in frames: twice as many as flows of every type and size take. The tuner keeps all until the period
+ends, and a host that sends more is wrong, and must not decide for all."""
 
 
 class Distribution(Part):
@@ -42,6 +48,9 @@ class Distribution(Part):
         self._send = send
         self._write = write
         self._start_tuner = start_tuner
+        self._reports: Counter[int] = Counter()
+        """By member: the reports of the period that began at `_period_ns`."""
+        self._period_ns = 0
         self.tuner: JsonLines | None = None
         """Its lines while one runs: call `from_tuner` when they are readable."""
 
@@ -55,20 +64,20 @@ class Distribution(Part):
         found = document.get("thresholds")
         if self.enabled and found is not None and len(found["beta"]) == self.thresholds.bands - 1:
             self.thresholds = self._of(document["version"], found)
+            if self.tuner is not None:  # it began before the store's answer came
+                self.tuner.write({"in_force": self._in_force()})
 
     def start(self, _: int = 0) -> None:
         """Starts a tuner, if flows have priorities and none runs."""
         if not self.enabled or self.tuner is not None:
             return
-        beta, alpha = self.thresholds.beta, self.thresholds.alpha
         self.tuner = self._start_tuner()
-        self.tuner.write(
-            {
-                "bands": self.thresholds.bands,
-                "period_ns": self.thresholds.period_ns,
-                "in_force": {"beta": beta, "alpha": alpha} if beta else None,
-            }
-        )
+        bands, period_ns = self.thresholds.bands, self.thresholds.period_ns
+        self.tuner.write({"bands": bands, "period_ns": period_ns, "in_force": self._in_force()})
+
+    def _in_force(self) -> dict[str, Any] | None:
+        beta, alpha = self.thresholds.beta, self.thresholds.alpha
+        return {"beta": beta, "alpha": alpha} if beta else None
 
     def from_tuner(self) -> bool:
         """Takes what the tuner says; False when it is gone (its thresholds stay, and `start` starts another)."""
@@ -103,10 +112,14 @@ class Distribution(Part):
 
     # -- what is heard --------------------------------------------------------------------------------------------------
 
-    def on_size_report(self, member: Member, message: SizeReport, _: int) -> None:
-        """Passes a member's report on to the tuner."""
+    def on_size_report(self, member: Member, message: SizeReport, now_ns: int) -> None:
+        """Passes a member's report on to the tuner, unless it has sent too many."""
         member.thresholds_version = message.version
-        if self.tuner is not None:
+        if now_ns - self._period_ns >= self.thresholds.period_ns:
+            self._reports.clear()
+            self._period_ns = now_ns
+        self._reports[member.node] += 1
+        if self.tuner is not None and self._reports[member.node] <= MOST_REPORTS:
             self.tuner.write({"sizes": (member.rate_bps, message.period_ns, message.rows.hex())})
 
     def on_busiest(self, load: float) -> None:

@@ -131,11 +131,12 @@ class FlowCounts:
         load_1, load_2, load_3 = (load * factor if load >= LEAST_SHARE * total else 0.0 for load in loads)
         if not load_2 + load_3:
             return None
-        return Traffic(load_1, load_2, load_3, self._sizes(2), self._sizes(3))
+        sizes_2, sizes_3 = (self._sizes(flow_type) if load else None for flow_type, load in ((2, load_2), (3, load_3)))
+        return Traffic(load_1, load_2, load_3, sizes_2, sizes_3)
 
-    def _sizes(self, flow_type: int) -> FlowSizes | None:
-        counts = self.flows[flow_type - 1]
-        return FlowSizes.from_histogram(_EDGES, _spread(counts).tolist()) if counts.any() else None
+    def _sizes(self, flow_type: int) -> FlowSizes:
+        """Of a type with a load: the flows of others may have faded to the least number there is, which spreads to nothing."""
+        return FlowSizes.from_histogram(_EDGES, _spread(self.flows[flow_type - 1]).tolist())
 
     def histogram(self, flow_type: int) -> list[tuple[int, int, int]]:
         """(least size in bytes, flows, bytes) of every bin of a type that has flows, rounded."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -70,16 +71,13 @@ class FlowSizes:
             raise ValueError(f"edges must be one more than the {len(counts)} counts, not {len(edges)}")
         if any(count < 0 for count in counts):
             raise ValueError("counts must not be negative")
-        total = sum(counts)
-        if not total:
+        if not any(counts):
             raise ValueError("counts are all zero; without flows there is no distribution")
         full = [at for at, count in enumerate(counts) if count]
         first, last = full[0], full[-1] + 1
-        cdf, seen = [0.0], 0.0
-        for count in counts[first:last]:
-            seen += count
-            cdf.append(seen / total)
-        return cls(tuple(map(float, edges[first : last + 1])), tuple(cdf))
+        seen = list(accumulate(counts[first:last]))
+        total = seen[-1]  # and not `sum`, which from Python 3.12 on rounds otherwise: the last share is exactly 1
+        return cls(tuple(map(float, edges[first : last + 1])), (0.0, *(one / total for one in seen)))
 
     def scaled(self, factor: float) -> FlowSizes:
         """The distribution of factor * S."""

@@ -1,9 +1,10 @@
 """Computes thresholds from size reports, in a process of its own: solving takes a tenth of a second, a slice two milliseconds.
 
 The coordinator and its tuner speak JSON lines over a socket pair. To the tuner, first {"bands": K, "period_ns": n, "in_force":
-thresholds or null}; then {"sizes": [rate in bit/s, period in ns, rows as hex]} as the reports come, and {"busiest": load of the
-busiest link} after each reading of the ports. From it, once a period, {"tuned": ...} as `Tuning.period` returns. Reports that
-the tuner does not take while it solves are lost like frames; the loads are shares of what did come. An edge: sockets, clock.
+thresholds or null}; then {"sizes": [rate in bit/s, period in ns, rows as hex]} as the reports come, {"busiest": load of the
+busiest link} after each reading of the ports, and {"in_force": thresholds} where the store tells those of the leader before
+later. From it, once a period, {"tuned": ...} as `Tuning.period` returns. Reports that the tuner does not take while it solves
+are lost like frames; the loads are shares of what did come. An edge: sockets, clock.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # The coordinator may be starting at real-time priority; nothing here is urgent, numpy's import least of all.
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.setpriority(os.PRIO_PROCESS, 0, 0)
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:  # only root may raise what `nice` has lowered
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     log_to_stderr()
     serve(socket.socket(fileno=options.fd))
     return 0

@@ -17,19 +17,24 @@ class Tuning:
         """`in_force`: {"beta": [...], "alpha": [...]} to begin with; ignored if they are for another number of bands."""
         self.bands = bands
         self.in_force: Thresholds | None = None
-        if in_force is not None and len(in_force["beta"]) == bands - 1:
-            self.in_force = Thresholds(tuple(in_force["beta"]), tuple(in_force["alpha"]))
+        self._begin_from(in_force)
         self._counts = FlowCounts.none()
         self._reports: list[Reported] = []
         self._busiest: list[float] = []
 
     def take(self, value: dict[str, Any]) -> None:
-        """Takes a line from the coordinator: {"sizes": ...} or {"busiest": ...} (see `tuner`)."""
+        """Takes a line from the coordinator: {"sizes": ...}, {"busiest": ...} or {"in_force": ...} (see `tuner`)."""
         if "sizes" in value:
             rate_bps, period_ns, rows = value["sizes"]
             self._reports.append(Reported(rate_bps, period_ns, bytes.fromhex(rows)))
         if "busiest" in value:
             self._busiest.append(value["busiest"])
+        if "in_force" in value:
+            self._begin_from(value["in_force"])
+
+    def _begin_from(self, in_force: dict[str, Any] | None) -> None:
+        if in_force is not None and len(in_force["beta"]) == self.bands - 1:
+            self.in_force = Thresholds(tuple(in_force["beta"]), tuple(in_force["alpha"]))
 
     def period(self) -> dict[str, Any]:
         """Ends a period; returns what was reported, the thresholds from now on, and their expected gain, as JSON values.

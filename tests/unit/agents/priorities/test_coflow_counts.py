@@ -128,3 +128,23 @@ def test_a_row_of_two_nodes_is_forgotten_at_both() -> None:
     assert counts.take({(5, "late"): 140}, lambda _: 17, FORGET_NS + 2) == [(5, 17, 140)]
     counts.silent(2 * FORGET_NS + 2)
     assert counts.take({(5, "other"): 9}, lambda _: 0, 2 * FORGET_NS + 2) == [(5, 0, 9)]
+
+
+def test_what_goes_to_an_address_that_has_moved_is_counted_to_its_new_node() -> None:
+    nodes = {"vm": 16}
+    counts: CoflowCounts[str] = CoflowCounts()
+
+    def taken(size_bytes: int) -> list[tuple[int, int, int]]:
+        return counts.take({(5, "vm"): size_bytes}, lambda target: nodes.get(target, 0), 0)
+
+    assert taken(100) == [(5, 16, 100)]
+    nodes["vm"] = 17
+    assert taken(130) == [(5, 17, 30)]
+    del nodes["vm"]
+    assert taken(140) == [(5, 17, 40)], "of none only for a while"
+    nodes["vm"] = 16
+    assert taken(145) == [(5, 16, 105)]
+    counts.again()
+    assert taken(145) == [(5, 16, 145)], "another leader knows the present place alone"
+    counts.silent(FORGET_NS)
+    assert not counts.busy and not counts._sums and not counts._rows_of

@@ -12,7 +12,8 @@ import pytest
 
 from controller.config.settings import CoordinatorSettings
 from controller.members.registry import Member, Members
-from controller.priorities.distribution import Distribution
+from controller.priorities.distribution import MOST_REPORTS, Distribution
+from controller.priorities.tuning import Tuning
 from controller.processes.jsonlines import JsonLines
 from protocol.messages import HEARTBEAT_MAC, Message, SizeReport, Thresholds, ThresholdsRequest
 
@@ -110,6 +111,17 @@ def test_reports_reach_the_tuner_with_the_hosts_rate_and_tell_the_version_it_has
     assert member.thresholds_version == 7
 
 
+def test_a_host_that_reports_again_and_again_does_not_decide_for_all(world: World, member: Member) -> None:
+    other = Members().register(b"\2" * 6, "h2", 10**9, (), "TBF", "1", 0)
+    other.node = member.node + 1
+    for now_ns in (0, 10_000_000_000):
+        for _ in range(MOST_REPORTS + 50):
+            world.made.on_size_report(member, SizeReport(1, 5, b""), now_ns)
+        world.made.on_size_report(other, SizeReport(1, 5, b""), now_ns)
+        taken = [line for line in world.tuners[0].read() or [] if "sizes" in line]
+        assert len(taken) == MOST_REPORTS + 1, "and in the next period as many"
+
+
 def test_a_tuner_that_ended_is_started_again_with_what_is_in_force(world: World, member: Member) -> None:
     world.tuned()
     world.tuners[0].socket.close()
@@ -127,6 +139,15 @@ def test_a_new_coordinator_goes_on_with_the_stores_thresholds_of_as_many_bands(w
     assert world.made.version == 1
     world.made.resume({"version": 9, "thresholds": {"beta": [1, 2], "alpha": [3, 4]}})
     assert world.made.thresholds == Thresholds(9, 10_000_000_000, 3, 3, (1, 2), (3, 4))
+
+
+def test_a_tuner_that_began_before_the_stores_answer_goes_on_with_it_too(world: World) -> None:
+    world.made.resume({"version": 9, "thresholds": {"beta": [1, 2], "alpha": [3, 4]}})
+    first, *others = world.tuners[0].read() or []
+    tuning = Tuning(first["bands"], first["in_force"])
+    for line in others:
+        tuning.take(line)
+    assert tuning.period()["thresholds"] == {"beta": [1, 2], "alpha": [3, 4]}, "published, so the next leader finds them"
 
 
 def test_the_version_never_comes_to_0_again(world: World) -> None:

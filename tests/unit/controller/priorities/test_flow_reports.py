@@ -112,6 +112,13 @@ class TestTraffic:
             counts = counts.faded() + FlowCounts.of(reported())
         assert 0 < counts.loads()[1] < 1e-300 and counts.traffic(0.3) is None
 
+    def test_a_type_of_which_no_flow_has_ended_for_hours_is_left_out_beside_another(self) -> None:
+        counts, fresh = FlowCounts.of(reported(flows(3, 5_000, 3))), FlowCounts.of(reported(flows(2, 5_000, 600)))
+        for _ in range(2_500):
+            counts = counts.faded() + fresh
+        traffic = counts.traffic()
+        assert counts.flows[2].any() and traffic is not None and (traffic.load_3, traffic.sizes_3) == (0, None)
+
     def test_flows_without_bytes_are_no_traffic(self) -> None:
         counts = FlowCounts.of(reported(flows(1, 100_000, 300), flows(2, 5_000, 300)))
         counts.bytes[1] = 0

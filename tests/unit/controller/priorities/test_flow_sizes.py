@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+from controller.priorities import flow_sizes
 from controller.priorities.flow_sizes import FlowSizes
 from emulation import cdfs
 
@@ -24,6 +27,10 @@ class TestFlowSizes:
     def test_a_histogram_is_spread_over_its_bins(self) -> None:
         sizes = FlowSizes.from_histogram([0, 10, 20, 40, 80], [0, 1, 3, 0])
         assert sizes == FlowSizes((10.0, 20.0, 40.0), (0.0, 0.25, 1.0))
+
+    def test_the_last_share_is_1_however_python_sums(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(flow_sizes, "sum", math.fsum, raising=False)  # as exact as Python 3.12's, and Ubuntu has that
+        assert FlowSizes.from_histogram(range(11), [0.1] * 10).cdf[-1] == 1
 
     @pytest.mark.parametrize(
         ("sizes", "cdf", "names"),
