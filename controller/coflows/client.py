@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from controller.coflows.coflow import Flow, checked_flows
+from controller.coflows.coflow import Flow, check_size, checked_flows
 from controller.coflows.deadlines import REFUSED, UNCHECKED, Verdict
 from controller.store.layout import EXPIRY_S
 from controller.store.store import Store
@@ -81,7 +81,8 @@ class OpenCoflow:
         """
         if self.asked_ns is None:
             return self
-        return _decided(self.store, self.id, self.asked_ns, self.store.verdict(self.id))
+        found = self.store.verdict(self.id)  # none where the store has lost it: what was decided holds until it is again
+        return self if found is None else _decided(self.store, self.id, self.asked_ns, found)
 
     def mark(self, sock: socket.socket, *, size_bytes: int | None = None) -> None:
         """Marks a socket for the flow that begins now: before connect(), or on an open connection for its next message.
@@ -155,13 +156,13 @@ class CoflowClient:
             flows: (source, destination, bytes) of what it sends, hosts by their names in the fabric, if known.
 
         Raises:
-            ValueError: a name that is no line of text, a deadline that no mark holds, a size that is not above 0, a flow that
+            ValueError: a name that is no line of text, a deadline that no mark holds, a size that there cannot be, a flow that
                 there cannot be, or both of the last two; the text names the field, and nothing is opened.
         """
         packed_text("name", name, NAME_BYTES_MAX)
         FlowMark(deadline_ms=deadline_ms)
-        if size_bytes is not None and (isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes <= 0):
-            raise ValueError(f"size_bytes must be a whole number above 0, not {size_bytes!r}; leave it out if it is not known")
+        if size_bytes is not None:
+            check_size("size_bytes", size_bytes)
         known = checked_flows(flows)
         if known and size_bytes is not None:
             raise ValueError("size_bytes: the flows say it already; leave it out")

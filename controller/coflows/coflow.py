@@ -61,16 +61,19 @@ def checked_flows(flows: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
                 raise ValueError(f"flows[{at}].{name}: {host!r} is no host; write its name in the fabric, such as h1")
         if source == destination:
             raise ValueError(f"flows[{at}].destination: {destination!r} is the source, too; leave out what stays on a host")
-        _check_size(f"flows[{at}].size_bytes", size)
+        check_size(f"flows[{at}].size_bytes", size)
         found[source, destination] = found.get((source, destination), 0) + size
+        if found[source, destination] > MOST_BYTES:
+            raise ValueError(f"flows[{at}].size_bytes: with those before, {source} sends {destination} more than 2^62 bytes")
     if len(found) > MOST_FLOWS:
         raise ValueError(f"flows: {len(found)} pairs of hosts, at most {MOST_FLOWS}; give the sum of their bytes alone")
     return tuple(Flow(*pair, size) for pair, size in found.items())
 
 
-def _check_size(field: str, size: object) -> None:
+def check_size(field: str, size: object) -> None:
+    """Raises ValueError, naming the field: there cannot be so many bytes."""
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_BYTES:
-        raise ValueError(f"{field}: {size!r} must be a whole number of bytes, above 0")
+        raise ValueError(f"{field}: {size!r} must be a whole number of bytes, above 0 and at most 2^62")
 
 
 def read(number: int, document: Mapping[str, Any], ahead_ns: int) -> Coflow:
@@ -82,7 +85,7 @@ def read(number: int, document: Mapping[str, Any], ahead_ns: int) -> Coflow:
     CoflowMark(number)
     deadline_ns, size = document["deadline_ns"], document["size_bytes"]
     if size is not None:
-        _check_size("size_bytes", size)
+        check_size("size_bytes", size)
     return Coflow(
         coflow=number,
         opened_ns=document["opened_ns"] - ahead_ns,

@@ -58,7 +58,7 @@ def test_of_flows_that_are_added_all_count_or_none(run: Run, store: Store) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--size", "0B"), "--size (bytes) must be a whole number above 0"),
+        (("--size", "0B"), "--size (bytes): 0 must be a whole number of bytes, above 0"),
         (("--size", "5MB", "--flow", "h1:h2:1MB"), "--size (bytes): the flows say it already"),
         (("--deadline", "9s"), "--deadline (ms) is 9000"),
         (("--name", "a\nb"), "--name: "),

@@ -279,8 +279,17 @@ class TestClient:
         assert store.documents[opened.id]["flows"] == [["h1", "h2", 10], ["h3", "h2", 5]]
         with pytest.raises(ValueError, match=r"flows\[2\].size_bytes"):
             opened.add("h3", "h2", 0)
+        with pytest.raises(ValueError, match=r"flows\[2\].size_bytes: with those before, h1 sends h2 more than 2\^62 bytes"):
+            opened.add("h1", "h2", 1 << 62)
         with pytest.raises(ValueError, match="deadline"):
             client.open(deadline_ms=5).add("h1", "h2", 1)
+
+    @pytest.mark.parametrize("size", [0, -1, True, 1.5, (1 << 62) + 1])
+    def test_a_size_that_the_controller_would_leave_out_is_refused(self, size: int) -> None:
+        store = FakeStore()
+        with pytest.raises(ValueError, match=r"size_bytes: .* must be a whole number of bytes, above 0 and at most 2\^62"):
+            CoflowClient(store).open(size_bytes=size)
+        assert not store.documents
 
     def test_without_a_deadline_a_flow_has_the_coflows_mark(self) -> None:
         assert CoflowClient(FakeStore()).open().marking(size_bytes=10**6) == CoflowMark(1)
@@ -317,6 +326,8 @@ class TestClient:
         assert answered.verdict == Verdict("refused", "full") and answered.marking(9) == CoflowMark(opened.id)
         store.answer = {"deadline": "admitted", "why": "others ended"}
         assert answered.answered().marking(9) == opened.marking(9), "later, after all"
+        store.answer = None
+        assert answered.answered() is answered, "what a store has lost holds until it is decided again"
         undated = CoflowClient(store, wait_s=0).open()
         assert undated.answered() is undated
 
