@@ -10,12 +10,13 @@ from typing import Any
 from controller.members.part import STATUS_NS, Part, Parts
 from controller.members.registry import Members
 from protocol.timers import Mishaps, Timers
-from protocol.units import MILLISECOND_NS
+from protocol.units import MILLISECOND_NS, SECOND_NS
 
-AT_ONCE, PAUSE_NS, JOINING_NS = 8, 4 * MILLISECOND_NS, 16 * MILLISECOND_NS
-"""How many members' documents are written at once, in one line, some 100 us, and for how long the loop then does other work: at
-most 2,000 a second, so that a round of 4,800 takes 2.4 s. The store keeps each for 10 s. While hosts join, these come first,
-and the pause is the longer one."""
+AT_ONCE, PAUSE_NS, JOINING_NS = 8, 8 * MILLISECOND_NS, 16 * MILLISECOND_NS
+"""How many members' documents are written at once, in one line, some 500 us, and for how long the loop then does other work: at
+most 1,000 a second. While hosts join, these come first, and the pause is the longer one."""
+ROUND_NS = 5 * SECOND_NS
+"""In this time each member's document is written, however many there are: the store keeps each for twice as long."""
 
 
 class Publication(Part):
@@ -78,7 +79,8 @@ class Publication(Part):
     def _tell_members(self, now_ns: int) -> None:
         nodes = [self._untold.popleft() for _ in range(min(AT_ONCE, len(self._untold)))]
         if self._untold:
-            self._timers.at(now_ns + (JOINING_NS if self._joining else PAUSE_NS), self._tell_members)
+            pause_ns = min(PAUSE_NS, ROUND_NS * AT_ONCE // (1 + len(self._members)))
+            self._timers.at(now_ns + (JOINING_NS if self._joining else pause_ns), self._tell_members)
         self._joining = False
         try:
             self._tell(nodes, now_ns)
