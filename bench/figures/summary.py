@@ -19,7 +19,8 @@ def markdown(sections: Sequence[Section]) -> str:
     measured = [one for one in sections if one.state.status == "done"]
     missing = [one.entry.name for one in sections if one.state.status != "done"]
     finished = max((one.state.finished for one in measured), default="")
-    lines = [HEAD, f"Measured: {len(measured)} of {len(sections)} figures, the last one {finished[:10]}."]
+    last = f", the last one {finished[:10]}" if measured else ""
+    lines = [HEAD, f"Measured: {len(measured)} of {len(sections)} figures{last}."]
     lines += [f"Not in this sample: {', '.join(missing)}."] if missing else []
     for one in measured:
         lines += ["", *_section(one)]

@@ -6,7 +6,7 @@
 
 Its document in the store: `controller.coflows.coflow`. Instants are by the store's clock, so that all hosts mean the same. What
 it does not say, the controller learns from the hosts, which count the bytes of marked sockets: so a coflow may be opened with
-flows, with the sum of their bytes, or with nothing, and flows may be added.
+flows, with the sum of their bytes, or with nothing; flows may be added unless it was opened with their sum.
 
 A deadline is admitted or refused when the coflow is opened; one that is refused may be admitted later, when others have ended
 (`OpenCoflow.answered`). While one that is not refused is ahead, a socket has the mark of a flow with the time that is left:
@@ -101,7 +101,8 @@ class OpenCoflow:
         """Tells of more flows (or of more bytes of some), of all or of none; returns all that there are now.
 
         Raises:
-            ValueError: a flow that there cannot be, naming its field; or the coflow has a deadline, decided without them.
+            ValueError: a flow that there cannot be, naming its field; or the coflow has a deadline, decided without them, or
+                was opened with the sum of all.
             NotOpen: it has been closed.
         """
         added = tuple(more)
@@ -113,6 +114,8 @@ class OpenCoflow:
                 raise NotOpen(f"coflow {self.id} is not open; `baton coflow list` shows those that are")
             if document["deadline_ns"] is not None:
                 raise ValueError(f"flows: coflow {self.id} has a deadline, decided without this flow; open another coflow")
+            if document["size_bytes"] is not None:
+                raise ValueError(f"flows: coflow {self.id} was opened with its size; open another without it")
             flows = checked_flows([*document.get("flows", ()), *added])
             return document | {"flows": [list(flow) for flow in flows]}
 

@@ -283,6 +283,8 @@ class TestClient:
             opened.add("h1", "h2", 1 << 62)
         with pytest.raises(ValueError, match="deadline"):
             client.open(deadline_ms=5).add("h1", "h2", 1)
+        with pytest.raises(ValueError, match="flows: coflow 3 was opened with its size"):
+            client.open(size_bytes=100).add("h1", "h2", 1)
 
     @pytest.mark.parametrize("size", [0, -1, True, 1.5, (1 << 62) + 1])
     def test_a_size_that_the_controller_would_leave_out_is_refused(self, size: int) -> None:
