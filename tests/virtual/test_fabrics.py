@@ -13,6 +13,9 @@ from tests.virtual.wires_run import RATE_BPS, ROUND_TRIP_NS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.timeout(600)
+"""Where another test has the other processor, the slowest takes 220 s; beside other programs 300 were too few."""
+
 
 def test_a_wire_delays_and_does_nothing_else() -> None:
     program = [sys.executable, "-m", "tests.virtual.wires_run"]
@@ -41,7 +44,7 @@ def test_random_flows_end_sooner_than_without_coordination(tmp_path: Path) -> No
     while the rates of flows that had ended stayed with them."""
     record = tmp_path / "random.json"
     argv = [sys.executable, "-m", "cli.main", "bench", "random-flows", "--virtual", "--seconds", "2", "--json", str(record)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=580)
     assert done.returncode == 0, done.stderr
     found = json.loads(record.read_text())
     free, auto = found["runs"]
@@ -60,7 +63,7 @@ def test_rates_that_change_all_the_time_hardly_lose_packets(tmp_path: Path) -> N
     record = tmp_path / "random.json"
     argv = [sys.executable, "-m", "cli.main", "bench", "random-flows", "--virtual", "--load", "0.8", "--seconds", "1.5"]
     argv += ["--policies", "auto", "--json", str(record)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=580)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(record.read_text())["runs"]
     assert run["drops"] < 400 and run["retransmits"] < 1100 and run["completion"]["all"]["incomplete"] == 0
