@@ -46,7 +46,7 @@ lint: setup
 unit: setup
 	$(PYTEST) -n 2 tests/unit tests/fuzz
 
-# Which lines the unit tests reach; not part of `make test`, since counting them takes half as long again.
+# Which lines the unit tests reach; not part of `make test`, since with it the policies' tests take nearly twice as long.
 coverage: setup
 	$(PYTEST) -n 2 tests/unit --cov=protocol --cov=topology --cov=controller --cov=agents --cov-report=term
 

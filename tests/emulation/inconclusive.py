@@ -2,22 +2,21 @@
 
 A test that fails while the host takes more than `MOST_STOLEN` of the processor time that this machine wanted is inconclusive:
 it is skipped, with the share taken and the failure. A test that passes has passed. On such a machine everything takes longer,
-too: tests that have not begun `BUDGET_S` after `make test` began are skipped, with that reason. conftest.py installs the hooks.
+too: tests that have not begun `BUDGET_S` after `make test` began are skipped (tests/time_budget.py). conftest.py installs the
+hooks.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Generator
 
 import pytest
 
 from emulation.measuring.fidelity import CpuTimes
+from tests.time_budget import skip_after
 
 MOST_STOLEN = 0.1
 BUDGET_S = 38 * 60  # tests in virtual time come after these
-BEGAN_S = int(os.environ.get("BATON_TESTS_BEGAN", time.time()))  # set by the Makefile, seconds since 1970
 _begun = pytest.StashKey[CpuTimes]()
 _before = CpuTimes.now()
 
@@ -27,9 +26,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Records when a test began; skips it after the time budget."""
     if _begun not in item.stash:
         item.stash[_begun] = CpuTimes.now()
-    if time.time() - BEGAN_S > BUDGET_S:
-        stolen = CpuTimes.now().stolen_since(_before)
-        pytest.skip(f"inconclusive: {BUDGET_S / 60:g} minutes are over; the host has taken {stolen:.0%} of the processors")
+    skip_after(BUDGET_S, f"the host has taken {CpuTimes.now().stolen_since(_before):.0%} of the processors")
     return (yield)
 
 

@@ -1,31 +1,25 @@
 """Without a kernel of virtual time every test here is skipped, and says how to get one. The longest test comes first.
 
-A whole run of all tests stays under an hour: those that have not begun `BUDGET_S` after it began (BATON_TESTS_BEGAN, which the
-Makefile and .ci/run set) are skipped, with that reason.
+A whole run of all tests stays under an hour: those that have not begun after `BUDGET_S` are skipped (tests/time_budget.py).
 """
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 
 from emulation.virtual import kernel
+from tests.time_budget import skip_after
 
 LONGEST = "test_soak.py"
 """It takes one of two processes for itself; the other one takes on the rest meanwhile."""
-
-
 BUDGET_S = 55 * 60
-BEGAN_S = int(os.environ.get("BATON_TESTS_BEGAN", 1 << 62))  # seconds since 1970; without it there is no bound
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a test after the time budget."""
-    if time.time() - BEGAN_S > BUDGET_S:
-        pytest.skip(f"inconclusive: {BUDGET_S / 60:g} minutes are over; run `make test-virtual` alone")
+    skip_after(BUDGET_S, "run `make test-virtual` alone")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
