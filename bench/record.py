@@ -46,10 +46,12 @@ def record_of(
 
 
 def write(found: Experiment, path: Path) -> list[Path]:
-    """Writes the record, and its raw rows beside it, both whole or not at all; the paths."""
-    rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl")
+    """Writes the record, and its raw rows beside it, both whole or not at all; the paths. A pipe or a device has nothing beside
+    it, and gets the record alone."""
+    rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl") if path.is_file() or not path.exists() else None
     lines = "".join(f"{json.dumps(row)}\n" for row in found.raw)
-    text = json.dumps({**found.record, "raw": rows.name}, indent=1)
-    write_whole(rows, lines)
+    text = json.dumps({**found.record, **({"raw": rows.name} if rows else {})}, indent=1)
+    if rows:
+        write_whole(rows, lines)
     write_whole(path, f"{text}\n")
-    return [path, rows]
+    return [path, rows] if rows else [path]

@@ -17,6 +17,6 @@ def write_whole(path: Path, text: str) -> None:
     try:
         fresh.write_text(text)
         fresh.replace(target)
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         fresh.unlink(missing_ok=True)
         raise

@@ -333,9 +333,9 @@ def _starvation(record: Record) -> Found:
                  {"ageing": found[ecn, True], "no ageing": found[ecn, False]})
         for ecn in (True, False)
     ]  # fmt: skip
-    bare = found[False, True]
+    bare, never = found[False, True], found[False, False]
     ends = "no starved flow is left" if bare is not None else "some starved flows are left"
-    slower = found[False, False] is None or (bare is not None and bare < (found[False, False] or 0))
+    slower = bare is not None and (never is None or bare < never)
     through = Check(f"with ageing {ends} at the end, also without ECN", bare is not None)
     return rows, verdict([through, Check("without ageing it takes longer", slower)], "No figure is published.")
 

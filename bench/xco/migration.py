@@ -89,7 +89,7 @@ def run(options: Options, tell: Tell) -> Experiment:
             ),
             Check(
                 f"without coordination it grows much faster (beside four it {ended})",
-                slow is None or (last is not None and slow > 1.5 * last),
+                last is not None and (slow is None or slow > 1.5 * last),
             ),
             Check(
                 f"during the transfer the link carries {use['timeslice'] or 0:.0f} Mb/s instead of "

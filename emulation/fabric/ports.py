@@ -189,9 +189,9 @@ class OccupancySampler:
         self._ended.set()
         self._thread.join()
 
-    def occupancy(self, port: SwitchPort) -> Occupancy:
-        """The samples of a port; call it once the block has ended."""
-        samples = self._samples[port.name]
+    def occupancy(self, port: SwitchPort, until_ns: int | None = None) -> Occupancy:
+        """The samples of a port, before an instant of CLOCK_MONOTONIC if one is given; call it once the block has ended."""
+        samples = [sample for sample in self._samples[port.name] if until_ns is None or sample[0] < until_ns]
         return Occupancy(tuple(at for at, _ in samples), tuple(packets for _, packets in samples))
 
     def _sample(self) -> None:

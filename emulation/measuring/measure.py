@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 
@@ -23,7 +24,8 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
     ordered = sorted(values)
     if not ordered:
         return None
-    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+    rank = math.ceil(Fraction(str(percent)) * len(ordered) / 100)  # exact: in floats 99.9 % of 1,000 are more than 999
+    return ordered[max(0, rank - 1)]
 
 
 def mean(values: Sequence[float]) -> float | None:

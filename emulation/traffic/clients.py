@@ -35,7 +35,7 @@ ENDLESS_BYTES = 1 << 40
 """The length of the file that is transferred: it has holes, so it takes no room."""
 FIRST_PORT = 7001
 SBIN = ("/usr/sbin", "/usr/local/sbin")
-_REPLY = re.compile(r"^\[([0-9.]+)\] .* icmp_seq=(\d+) .*time=([0-9.]+) ms", re.MULTILINE)
+_REPLY = re.compile(r"^\[([0-9.]+)\] .* icmp_seq=(\d+) .*time=([0-9.]+) ms$", re.MULTILINE)  # no "(DUP!)" follows
 _UNANSWERED = re.compile(r"^\[([0-9.]+)\] no answer yet for icmp_seq=(\d+)", re.MULTILINE)
 _SUMMARY = "packets transmitted"
 

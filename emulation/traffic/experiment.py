@@ -275,7 +275,8 @@ def run(
         ports={link: _port_outcome(before[link], after[link]) for link in links},
         pings=pings,
         fidelity=Fidelity.between(cpu_before, cpu_after, late_ns),
-        occupancy={link: sampler.occupancy(emulated.ports[link]) for link in links} if sample_occupancy else {},
+        # Once the flows have ended, the queues are empty; meanwhile counters are read.
+        occupancy={link: sampler.occupancy(emulated.ports[link], until_ns) for link in links} if sample_occupancy else {},
         overruns=overruns,
         switch_wait_ns=waited_ns,
         waits=waited,

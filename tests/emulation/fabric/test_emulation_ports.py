@@ -136,12 +136,12 @@ def test_control_frames_overtake_a_full_queue(star: EmulatedFabric) -> None:
 
 def test_what_is_changed_behind_our_back_is_found_named_and_put_right(star: EmulatedFabric) -> None:
     assert star.verify() == []
-    before = shaping(PORT)
+    before, rate = shaping(PORT), f"8000000 bit/s, not {RATE_BPS}"
     for change, named in (
         (("qdisc", "del", "dev", PORT, "root"), "queue 1: is nothing, not htb"),
         (("qdisc", "del", "dev", PORT, "clsact"), "the classifier that hides drops is gone"),
         (("qdisc", "change", "dev", PORT, "parent", "1:3", "handle", "13:", "pfifo", "limit", "7"), "holds 7 packets, not 100"),
-        (("class", "change", "dev", PORT, "parent", "1:", "classid", "1:1", "htb", "rate", "8mbit"), f"8000000 bit/s, not {RATE_BPS}"),
+        (("class", "change", "dev", PORT, "parent", "1:", "classid", "1:1", "htb", "rate", "8mbit"), rate),
         (("filter", "del", "dev", PORT, "parent", "1:"), "the filter for control frames is gone"),
     ):
         subprocess.run(["tc", *change], check=True)

@@ -192,6 +192,12 @@ class TestClients:
         with pytest.raises(EmulationError, match="no summary"):
             read_ping("ping: connect: Network is unreachable", 0.05, 0.0, 1.0)
 
+    def test_a_reply_that_comes_twice_counts_when_it_first_came(self) -> None:
+        reply = "[{}] 64 bytes from 10.0.0.6: icmp_seq=1 ttl=64 time={} ms{}\n"
+        text = reply.format(100.001, 1.0, "") + reply.format(100.04, 40.0, " (DUP!)")
+        summary = "1 packets transmitted, 1 received, +1 duplicates, 0% packet loss, time 0ms\n"
+        assert read_ping(text + summary, 0.05, 99.0, 101.0) == {"sent": 1, "lost": 0, "times_ms": [1.0]}
+
     def test_a_stall_beyond_two_rounds_is_named(self) -> None:
         flow = {"kind": "wget", "source": "h2", "longest_stall_ms": 17.0}
         runs = [{"policy": policy, "two_rounds_ms": 16.0, "flows": [flow]} for policy in ("uncoordinated", "timeslice")]

@@ -385,3 +385,43 @@ def test_a_record_may_go_to_a_pipe(tmp_path: Path) -> None:
         read = readers.submit(pipe.read_text)
         write_whole(pipe, "1\n")
         assert read.result(5) == "1\n" and pipe.is_fifo()
+
+
+def test_the_rows_of_a_record_that_goes_to_a_pipe_or_a_device_go_nowhere(tmp_path: Path) -> None:
+    """`--json >(jq .)`: nothing can be written beside /dev/fd/63, and the record was lost with the rows."""
+    reading, writing = os.pipe()
+    try:
+        assert write(Experiment({"of": 1}, [{"row": 1}]), Path(f"/dev/fd/{writing}")) == [Path(f"/dev/fd/{writing}")]
+        assert json.loads(os.read(reading, 1 << 16)) == {"of": 1}
+    finally:
+        os.close(reading)
+        os.close(writing)
+    device = tmp_path / "device"
+    device.symlink_to("/dev/null")
+    assert write(Experiment({"of": 1}, [{"row": 1}]), device) == [device] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("with_ms", "without_ms", "slower"), [(2e3, None, True), (2e3, 5e3, True), (5e3, 2e3, False), (None, None, False)]
+)
+def test_ageing_helps_only_if_starved_flows_end_with_it(with_ms: float | None, without_ms: float | None, slower: bool) -> None:
+    """Where flows are left with ageing and without it, nobody knows which takes longer."""
+    runs = [
+        {"ecn": ecn, "ageing": ageing, "starved": [{"fct_ms": 1e3}, {"fct_ms": took_ms}]}
+        for ecn in (True, False)
+        for ageing, took_ms in ((True, with_ms), (False, without_ms))
+    ]
+    verdict = conclude("karuna-starvation", {"runs": runs}).verdict
+    seen = verdict.partition("but not:")[0] if " Seen: " in verdict else ""
+    assert ("without ageing it takes longer" in seen) is slower
+
+
+def test_a_record_whose_writing_is_interrupted_leaves_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "a.json").write_text("the last result")
+    monkeypatch.setattr("emulation.files.Path.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a.json", "the next one")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "the last result")]

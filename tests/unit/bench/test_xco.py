@@ -234,3 +234,18 @@ def test_a_lost_fabric_still_draws(tmp_path: Path) -> None:
     record["runs"] = [{"load": load, "policy": policy, **lost} for load in ping.LOADS for policy in POLICIES]
     ping.draw(Experiment(record, []), tmp_path / "ping.png")
     assert {path.name for path in tmp_path.iterdir()} == {"migration.png", "ping.png"}
+
+
+@pytest.mark.parametrize(("sliced_s", "faster"), [(1.0, True), (None, False)])
+def test_a_transfer_that_never_ends_is_slower_than_one_that_does(
+    monkeypatch: pytest.MonkeyPatch, sliced_s: float | None, faster: bool
+) -> None:
+    """Where it is given up with timeslices, too, nobody knows which takes longer."""
+
+    def run(case: Case, policy: str) -> dict[str, Any]:
+        took_s = sliced_s if policy == "timeslice" else None
+        return {"transfer_s": took_s, "use_mbps": 900.0, "moved_fraction": 0.5, "given_up_s": 3.0}
+
+    said = concluded_of(migration, monkeypatch, run)
+    seen = said.partition("but not:")[0] if said.startswith("As published") else ""
+    assert ("without coordination it grows much faster" in seen) is faster

@@ -39,6 +39,11 @@ class TestPercentile:
         assert percentile(range(1, 101), 50) == 50
         assert percentile(range(1, 101), 100) == 100
 
+    @pytest.mark.parametrize("percent", [99.9, 55, 7])
+    def test_of_a_thousand_values_every_tenth_of_a_percent_is_one(self, percent: float) -> None:
+        """In floats 99.9 % of 1,000 are more than 999."""
+        assert percentile(range(1, 1001), percent) == round(10 * percent)
+
     def test_of_nothing_there_is_none(self) -> None:
         assert percentile([], 50) is None
         assert mean([]) is None
