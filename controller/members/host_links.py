@@ -36,8 +36,8 @@ class Network(Protocol):
     hosts: dict[int, str]
     """The fabric's name of each member."""
 
-    def path(self, source: int, destination: int) -> tuple[DirectedLink, ...]:
-        """The links from one member to another."""
+    def access(self, node: int) -> DirectedLink | None:
+        """The first link of all that a member sends; None: it has no known place, or its host no link."""
 
     def capacity_bps(self, link: DirectedLink) -> int:
         """A directed link's capacity."""
@@ -175,11 +175,9 @@ class HostLinks(Part):
     def _access_bps(self, node: int) -> int | None:
         """The capacity of a member's first link; None while it is not known."""
         network = self._network()
-        if network is None or node not in network.hosts:
+        if network is None or (first := network.access(node)) is None:
             return None
-        other = next((other for other in network.hosts if other != node), node)
-        first = network.path(node, other)[:1]
-        return network.capacity_bps(first[0]) if first else None
+        return network.capacity_bps(first)
 
 
 def _bps(size: int, period_ns: int) -> int:

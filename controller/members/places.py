@@ -124,21 +124,25 @@ class Places:
             return host
         if before is not None:
             self.remove(member.node)
+        unplaced = member.node in self.unplaced
         if host is None:
             self.unplaced[member.node] = member.name
+            if not unplaced:
+                self._forget(self._numbering.hosts.get(member.node))
             return None
         self.unplaced.pop(member.node, None)
         self.hosts[member.node] = host
         its = self.members_at.setdefault(host, [])
         its.append(member)
-        if self._numbering.ids.get(host) != member.node or len(its) > 1:
+        if self._numbering.ids.get(host) != member.node or len(its) > 1 or unplaced:
             self._forget(host)
             self._forget(self._numbering.hosts.get(member.node))
         return host
 
     def remove(self, node: int) -> None:
         """Takes a member out."""
-        self.unplaced.pop(node, None)
+        if self.unplaced.pop(node, None) is not None:
+            self._forget(self._numbering.hosts.get(node))
         host = self.hosts.pop(node, None)
         if host is None:
             return

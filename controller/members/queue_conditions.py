@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,9 @@ class QueueConditions(Part):
         """Sends them to every host that has conditions, or had some."""
         if not self._document and not self._ruled:
             return
-        nodes = {member.name: member.node for member in self._members.present()}
+        nodes: dict[str, list[int]] = {}
+        for member in self._members.present():
+            nodes.setdefault(member.name, []).append(member.node)
         for member in self._members.present():
             queues = self._document.get(member.name, {})
             if not queues and member.name not in self._ruled:
@@ -70,13 +72,13 @@ class QueueConditions(Part):
             for page in paginate(Conditions(self._version, 0, 1, entries)):
                 self._send(page, member.mac)
 
-    def _entries(self, queue: str, conditions: list[QueueCondition], nodes: Mapping[str, int]) -> list[QueueCondition]:
-        number = int(queue) if queue in CLASS_NAMES else nodes.get(queue)
-        if number is None:  # not a member just now
-            return []
-        if not conditions:
-            return [QueueCondition(number, 0, 0, 0)]
-        return [replace(condition, queue=number) for condition in conditions]
+    def _entries(
+        self, queue: str, conditions: list[QueueCondition], nodes: Mapping[str, list[int]]
+    ) -> Iterator[QueueCondition]:
+        """The conditions of a queue; of a host that is a member by several interfaces, of the queue of each."""
+        for number in [int(queue)] if queue in CLASS_NAMES else nodes.get(queue, ()):
+            for condition in conditions or (QueueCondition(0, 0, 0, 0),):
+                yield replace(condition, queue=number)
 
     def _read(self, hosts: Mapping[str, Any], ahead_ns: int) -> dict[str, dict[str, list[QueueCondition]]]:
         found: dict[str, dict[str, list[QueueCondition]]] = {}

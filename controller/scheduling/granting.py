@@ -333,12 +333,15 @@ class Granting(Part):
     def _tell_hosts(self, network: FabricNetwork) -> None:
         if not self.policy.has_own_schedule and not self.settings.weights:
             return
-        nodes = {name: node for node, name in network.hosts.items()}
-        self.policy.set_hosts(nodes)
+        self.policy.set_hosts({name: node for node, name in network.hosts.items()})
+        nodes: dict[str, list[int]] = {}
+        for node, name in network.hosts.items():
+            nodes.setdefault(name, []).append(node)
         weights = {
-            (nodes[weight.source], nodes.get(weight.destination)): weight.weight
+            (node, destination): weight.weight
             for weight in self.settings.weights
-            if weight.source in nodes and (not weight.destination or weight.destination in nodes)
+            for node in nodes.get(weight.source, ())
+            for destination in (nodes.get(weight.destination, ()) if weight.destination else (None,))
         }
         self._weighted |= weights.keys()
         for node, destination in self._weighted:  # a node may be another host by now, whose own weight counts for each pair

@@ -115,13 +115,14 @@ class FabricNetwork:
         self._rates[member.node] = member.rate_bps
         return self._measure(host) or unplaced or (before is not None and before != host)
 
-    def remove(self, node: int) -> None:
-        """Takes a member out."""
+    def remove(self, node: int) -> bool:
+        """Takes a member out; returns whether that changes what others are told: members at its host share its link."""
         host = self.hosts.get(node)
         self.places.remove(node)
         self._rates.pop(node, None)
-        if host is not None:
-            self._measure(host)
+        moved = host is not None and self._measure(host)
+        self._moves += moved
+        return moved
 
     def _measure(self, host: str) -> bool:
         """Finds the capacities of a host's own link; returns whether they were others when a member was there last."""

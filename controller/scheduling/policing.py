@@ -188,7 +188,8 @@ class Policing(Part):
     def _hosts(
         self, permitted: Mapping[tuple[int, int], int], by_credit: Mapping[tuple[int, int], int], window_ns: int
     ) -> Iterable[tuple[int, HostWindow]]:
-        """Every member that needed permission for some destination, and whose port was read."""
+        """Every member that needed permission for some destination, and whose port was read. A port does not say which of the
+        members there sent: so what was permitted to any of them counts for each."""
         network = self._granting.network
         assert network is not None
         total, credited = _by_sender(permitted), _by_sender(by_credit)
@@ -198,6 +199,9 @@ class Policing(Part):
             if path and not self._regulated.has(node, destination):
                 free[node] += min(size, self._seen.get(path[-1], 0))
         senders, changed = self._regulated.senders(), self._regulation.regulated.changed_nodes(self._regulated)
+        sharing: dict[DirectedLink | None, list[int]] = defaultdict(list)
+        for member in self._members.present():
+            sharing[network.access(member.node)].append(member.node)
         for member in self._members.present():
             node = member.node
             if node not in senders or node in changed:
@@ -206,8 +210,8 @@ class Policing(Part):
             if first in self._seen and first is not None:
                 capacity = network.capacity_bps(first) * window_ns // BYTE_NS
                 yields = member.figures.yields - self._yields.get(node, 0)
-                seen = self._seen[first]
-                yield node, HostWindow(member.name, capacity, seen, total[node], credited[node], free[node], yields)
+                allowed, credit, elsewhere = (sum(of[one] for one in sharing[first]) for of in (total, credited, free))
+                yield node, HostWindow(member.name, capacity, self._seen[first], allowed, credit, elsewhere, yields)
 
     def _links(
         self,
@@ -225,10 +229,10 @@ class Policing(Part):
             sent = size if host is None else size * min(host.seen, host.permitted) // max(1, host.permitted)
             for crossed in network.path(node, destination):
                 across[crossed] += sent
-        straying = {node: host.outside for node, host in hosts.items() if host.outside}
+        straying = {network.access(node): (node, host.outside) for node, host in hosts.items() if host.outside}
         for regulated, sides in self._regulated.products() if straying else ():
             if regulated in contended:
-                outside[regulated] += sum(size for node, size in straying.items() if node in sides.before)
+                outside[regulated] += sum(size for node, size in straying.values() if node in sides.before)
         for link in contended:
             if isinstance(link, DirectedLink) and link in self._seen:
                 capacity = network.capacity_bps(link) * window_ns // BYTE_NS

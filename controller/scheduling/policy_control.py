@@ -131,7 +131,7 @@ class PolicyControl(Part):
         if self._building is not None:
             self._met.add(node)
         if self._network is not None:
-            self._network.remove(node)
+            self._moved |= self._network.remove(node)
 
     def _set_fabric(self, document: dict[str, Any], now_ns: int) -> None:
         """Begins to read a fabric, in place of one that is being read. The network before is in force until all is read."""

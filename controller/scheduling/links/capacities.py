@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
-from controller.members.part import Part
+from controller.members.part import SUMMARY_NS, Part
 from controller.scheduling.granting import Granting
 from controller.scheduling.links.drain import DRAIN_NS, Drains
 from controller.scheduling.links.drain import PART as DRAIN_PART
@@ -42,6 +42,7 @@ class Capacities(Part):
         self, timers: Timers, granting: Granting, regulation: Regulation, write: Callable[[dict[str, Any]], object]
     ) -> None:
         self.documents = {"ports": self._on_ports}
+        self.periodic = ((SUMMARY_NS, self._forget_unread),)
         self._timers = timers
         self._granting = granting
         self._regulation = regulation
@@ -119,6 +120,11 @@ class Capacities(Part):
             if any(self._rows[at] != row for at, row in fresh.items()):
                 self._rows = [fresh.get(at, row) for at, row in enumerate(self._rows)]
         network.measured.clear()
+
+    def _forget_unread(self, now_ns: int) -> None:
+        """Where no ports are read, as without OpenFlow switches, a row for each pair that ever sent would remain."""
+        if self._read_ns is None or now_ns - self._read_ns > LONGEST_NS:
+            self._sent.clear()
 
     def _on_ports(self, document: Mapping[str, Any], now_ns: int) -> None:
         """Takes a reading of the switches' ports (see controller/openflow/learned.py)."""

@@ -14,9 +14,13 @@ from controller.members.host_links import MOST_HOSTS, REMEMBERED_NS, HostLinks
 from controller.members.membership import Membership
 from controller.members.part import Parts
 from controller.members.registry import Figures, Member, Members
+from controller.scheduling.network import FabricNetwork
 from protocol.bodies.host_link import HostLink
 from protocol.messages import GateKind, Register
+from topology import shapes
 from topology.fabric import DirectedLink
+from topology.paths import Routes
+from topology.spanning_tree import compute
 
 SECOND = 1_000_000_000
 MBIT = 1_000_000
@@ -29,8 +33,8 @@ class Fabric:
     def __init__(self, *members: str) -> None:
         self.hosts = {16 + at: name for at, name in enumerate(members)}
 
-    def path(self, source: int, destination: int) -> tuple[DirectedLink, ...]:
-        return DirectedLink(self.hosts[source], "s1"), DirectedLink("s1", self.hosts[destination])
+    def access(self, node: int) -> DirectedLink | None:
+        return DirectedLink(self.hosts[node], "s1") if node in self.hosts else None
 
     def capacity_bps(self, link: DirectedLink) -> int:
         return 100 * MBIT
@@ -190,3 +194,15 @@ def test_a_host_without_an_agent_is_not_shown_for_ever_when_no_loads_come_any_mo
     assert world.part.warnings()
     passes(REMEMBERED_NS)
     assert world.part.warnings() == []
+
+
+@pytest.mark.parametrize("others", [(), ("h1",)], ids=["the only member", "another one at its port"])
+def test_a_rate_above_the_fabrics_is_told_also_where_no_path_leads_from_the_member_to_another(others: tuple[str, ...]) -> None:
+    fabric, members = shapes.build("star", hosts=2, rate_bps=100 * MBIT), Members()
+    for at, name in enumerate(("h1", *others), 1):
+        members.register(bytes((6, 0, 0, 0, 0, at)), name, 1000 * MBIT, (), "tbf", "1", 0)
+    network = FabricNetwork(fabric, Routes(fabric, compute(fabric)), members.present())
+    part, (member, *_) = HostLinks(lambda: network, MBIT, OWN), members.present()
+    part.handlers[HostLink](member, HostLink(0, 2 * SECOND, 0, 0, 0, 0), 0)
+    (line,) = part.warnings_of(member.node)
+    assert line.startswith("its rate 1Gbit is above what the fabric has for its link, 100Mbit")

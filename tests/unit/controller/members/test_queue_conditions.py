@@ -55,6 +55,15 @@ def test_a_queue_without_conditions_is_paused_and_unknown_destinations_are_left_
     assert bench.take({"h1": {"h2": [], "h9": []}}) == (QueueCondition(bench.second.node, 0, 0, 0),)
 
 
+def test_a_destination_with_two_interfaces_has_the_condition_at_both() -> None:
+    bench = Bench()
+    other = bench.members.register(bytes((2, 0, 0, 0, 1, 2)), "h2", 10**8, (), "TBF", "", 0)
+    nodes = bench.second.node, other.node
+    assert bench.take({"h1": {"h2": []}}) == tuple(QueueCondition(node, 0, 0, 0) for node in nodes)
+    told = bench.take({"h1": {"h2": [condition(1, rate=7)]}})
+    assert told == tuple(QueueCondition(node, 1, 0, FOREVER_NS, 7) for node in nodes)
+
+
 def test_who_has_none_is_told_nothing_and_who_has_none_any_more_is_told_so() -> None:
     bench = Bench()
     assert bench.take({"h2": {"h1": []}}) is None

@@ -160,6 +160,73 @@ def test_where_all_pairs_need_permission_those_who_join_later_are_told_so() -> N
     assert [node in copy for node in nodes] == [False, True, True]
 
 
+def test_a_member_that_loses_its_place_needs_no_permission_until_it_has_one_again() -> None:
+    world, copy = World("timeslice"), GroupsCopy()
+
+    def register(name: str) -> int:
+        member = world.members.register(b"\x06\x00\x00\x00\x00\x01", name, GBIT, (), "tbf", "1", world.now_ns)
+        world.parts.joined(member.node)
+        return member.node
+
+    first, second, third = register("h1"), world.join(2), world.join(3)
+    world.go()
+    copy.set_node(second)
+    for name, here in (("h1", True), ("a name that the fabric has not", False), ("h1", True)):
+        register(name)
+        world.congest([second, third], first)
+        for _ in range(4):
+            world.go()
+        for message, _ in world.sent:
+            if type(message) is GroupsChange:
+                copy.take(message)
+        granted, asks = world.regulation.regulated.has(second, first), first in copy
+        assert (granted, asks) == (here, here), "whoever waits for permission is given it"
+
+
+def test_a_link_that_was_read_before_its_member_joined_is_contended_by_the_members_rate() -> None:
+    world = World("timeslice")
+    senders = [world.join(host) for host in (1, 2)]
+    link = (world.fabric.attachment("h3"), "h3")
+    reading = {"source": link[0], "target": link[1], "load_bps": 1_000, "dropped": 0}
+    world.regulation.documents["ports"]({"links": [reading]}, world.now_ns)
+    member = world.members.register(b"\x02\x00\x00\x00\x00\x03", "h3", GBIT // 10, (), "tbf", "1", world.now_ns)
+    world.parts.joined(member.node)
+    for node in senders:
+        report = Report(50 * MS, 0, 1, (FlowReport(member.node, 500_000, 0),), ())  # 80 Mbit/s
+        world.regulation.handlers[Report](world.members.get(node), report, world.now_ns)  # type: ignore[arg-type]
+    world.go()
+    assert world.regulation.congestion.contended() == {link}
+
+
+def test_what_a_member_takes_with_it_from_the_link_that_it_shared_is_granted_no_more() -> None:
+    world = World("timeslice")
+
+    def register(machine: int) -> int:
+        mac = b"\x06\x00\x00\x00\x00" + bytes([machine])
+        member = world.members.register(mac, "h1", GBIT // 10, (), "tbf", "1", world.now_ns)
+        world.parts.joined(member.node)
+        world.go()
+        return member.node
+
+    stays, leaves = register(1), register(2)
+    sender, other = world.join(2), world.join(3)
+    world.congest([sender, other], stays)
+    world.go()
+
+    def reserved_bps() -> int:
+        """What a slot towards the member that stays takes of its link."""
+        world.go(500 * MS)
+        world.granting.policy.backlog(sender, {stays: 10**6}, now_ns=world.now_ns)
+        slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 20 * MS).grants
+        return max(slot.reserved_bps for slot in slots)
+
+    assert reserved_bps() == GBIT // 5
+    world.members.leave(leaves)
+    world.parts.left(leaves, world.now_ns)
+    world.go()
+    assert reserved_bps() == GBIT // 10
+
+
 def test_the_status_shows_the_rate_of_a_member_that_joined_and_no_more_when_it_left() -> None:
     world = World("timeslice")
 
@@ -300,3 +367,23 @@ def test_a_machine_that_is_another_host_by_now_has_that_ones_weight(weights: lis
     slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
     longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (first, other)}
     assert longest[first] == expected * longest[other]
+
+
+@pytest.mark.parametrize("destination", ["", "h2"])
+def test_each_member_at_a_host_has_the_hosts_weight(destination: str) -> None:
+    world = World("timeslice", mode="always")
+    world.control.documents["policy"]({"weights": [["h1", destination, 8.0]]}, world.now_ns)
+    world.go()
+
+    def join(machine: int, name: str) -> int:
+        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
+        world.parts.joined(member.node)
+        world.go()
+        return member.node
+
+    one, another, other, receiver = join(1, "h1"), join(2, "h1"), join(3, "h3"), join(4, "h2")
+    for node in (one, another, other):
+        world.granting.policy.backlog(node, {receiver: 10**6}, now_ns=world.now_ns)
+    slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
+    longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (one, another, other)}
+    assert longest[one] == longest[another] == 8 * longest[other]

@@ -97,6 +97,20 @@ def test_bytes_beyond_the_permission_are_counted_on_the_contended_link() -> None
     assert world.policing.misbehaviour.suspects() == {16}
 
 
+def test_members_that_share_a_port_are_judged_by_what_was_permitted_to_all_of_them() -> None:
+    world = World()
+    other = world.members.register(bytes([2, 0, 0, 0, 1, 9]), "h1", 100 * MBIT, (), "tbf", "1", 0)
+    world.network.add(other)
+    for _ in range(2 * AFTER):
+        world.second({16: 24, other.node: 24, 17: 40}, {"h1": 48, "h2": 40})
+    assert world.told == []
+    for _ in range(2 * AFTER):
+        world.second({16: 12, other.node: 12, 17: 40}, {"h1": 36, "h2": 40})
+    assert world.policing.misbehaviour.suspects() == {16, other.node}
+    (crossed,) = world.policing.misbehaviour.crossed.values()
+    assert 0 < crossed.uncoordinated <= 2 * AFTER * 12 * MBIT // 8, "what the port carried too much counts once"
+
+
 def test_nobody_is_judged_while_every_gate_is_open() -> None:
     world = World()
     world.granting.suspended = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.config.settings import CoordinatorSettings
-from controller.members.part import Parts
+from controller.members.part import SUMMARY_NS, Parts
 from controller.members.registry import Members
 from controller.scheduling.granting import Granting
 from controller.scheduling.links.capacities import Capacities
@@ -134,3 +134,19 @@ def test_a_link_that_drops_below_its_capacity_is_an_event() -> None:
         world.read({"h1": 30, "h2": 30}, dropped=20)
     (told,) = world.told
     assert told["event"][:2] == ["link_drops", "warning"] and "at 60.0 Mbit/s" in told["event"][2]
+
+
+def test_without_readings_nothing_of_pairs_is_kept() -> None:
+    """There may be millions of pairs, and no OpenFlow switch whose readings would take what they sent."""
+    world = World()
+    look = dict(world.capacities.periodic)[SUMMARY_NS]
+    for read in (False, True):
+        if read:
+            world.read({"h1": 0, "h2": 0, "h3": 0})
+            world.capacities.reported(16, {18: 1_000}, frozenset())
+            look(world.now_ns)
+            assert world.capacities._sent == {16: {18: 1_000}}
+        world.capacities.reported(16, {18: 1_000}, frozenset())
+        world.now_ns += 6 * SECOND
+        look(world.now_ns)
+        assert not world.capacities._sent
