@@ -105,14 +105,17 @@ class Feeds:
         return [event_of(number, entry) for number, entry in self._entries("events", last, count)]
 
     def _entries(self, name: str, last: str | None, count: int) -> list[tuple[str, dict[str, str]]]:
-        """Entries of a stream, oldest first: those after the id `last`, or the last `count`. None of one that can't be read,
-        which is told once."""
+        """Entries of a stream, oldest first: those after the id `last`, or the last `count`; also these if the stream has begun
+        anew since `last`, by a clock that was set back. None of one that can't be read, which is told once."""
 
         def read(client: Client) -> list[tuple[str, dict[str, str]]]:
             with of_its_type():
-                if last is None:
-                    return list(reversed(client.xrevrange(PREFIX + name, count=count)))
-                return list(client.xrange(PREFIX + name, min=f"({last}", count=count))
+                if last is not None:
+                    found = list(client.xrange(PREFIX + name, min=f"({last}", count=count))
+                    newest = [] if found else client.xrevrange(PREFIX + name, count=1)
+                    if not newest or _place(newest[0][0]) >= _place(last):
+                        return found
+                return list(reversed(client.xrevrange(PREFIX + name, count=count)))
 
         return self._connection.readable(name, lambda: self._connection.call(read)) or []
 
@@ -151,6 +154,11 @@ def event_of(number: str, entry: Mapping[str, str]) -> dict[str, Any]:
         return own | event | {name: entry[name] for name in ("kind", "severity", "text")}
     except (KeyError, Unreadable):
         return event | {"kind": "unreadable", "severity": "warning", "text": f"the event {number} in the store can't be read"}
+
+
+def _place(number: str) -> tuple[int, ...]:
+    """The place of an entry's id among others of its stream."""
+    return tuple(map(int, number.split("-")))
 
 
 def _batch(entry: Mapping[str, str]) -> dict[str, Any] | None:

@@ -346,8 +346,9 @@ def _reading() -> ResponseReturnValue | None:
 
 
 def _refuse_visitor() -> ResponseReturnValue:
-    wants_page = request.method in SAFE and request.accept_mimetypes.best == "text/html"
-    if wants_page or (request.method in SAFE and request.accept_mimetypes.quality("text/html") > 0.9):
+    accepted = request.accept_mimetypes
+    wants_page = "text/html" in accepted.values() and accepted.quality("text/html") > 0.9  # a program that accepts all does not
+    if wants_page and request.method in SAFE:
         return redirect(url_for("auth.login", next=request.full_path.rstrip("?")), 303)
     raise Unauthorized("log in, or send Authorization: Bearer TOKEN", www_authenticate=_challenge())
 

@@ -71,6 +71,7 @@ class Ledger:
         self.picture, self.members, self._contended = picture, snapshot.members, contended
         names = self._named(picture, snapshot, None if not known else changed)
         override = None if self._snapshot is None else self._snapshot.override
+        weighted = self._snapshot is None or _weights(self._snapshot) != _weights(snapshot)
         if not known or changed is None or names != self.names or snapshot.override != override:
             self._shares, stale = {}, list(snapshot.members)
         else:
@@ -81,7 +82,7 @@ class Ledger:
             for node in self._shares.keys() - snapshot.members.keys():
                 del self._shares[node]
         self.names, self._snapshot = names, snapshot
-        if stale or not known or moved:
+        if stale or not known or moved or weighted:
             self._flows = None
         for node in stale:
             self._shares[node] = self._share(node, snapshot.members[node])
@@ -134,8 +135,8 @@ class Ledger:
     def flows_of(self, node: int) -> list[Flow]:
         """The flows that one member sends."""
         assert self._snapshot is not None
-        status, told, source = self._snapshot.documents["status"] or {}, self.members[node], self.names[node]
-        weights = {(one, other): weight for one, other, weight in status.get("weights", ())}
+        told, source = self.members[node], self.names[node]
+        weights = {(one, other): weight for one, other, weight in _weights(self._snapshot)}
         sent, backlog, waiting = told.get("sent_bps", {}), told.get("backlog_bytes", {}), told.get("waiting_us", {})
         to = sent.keys() | backlog.keys()
         regulated = self._regulated(node, told, to)
@@ -256,6 +257,10 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     if groups := {name: one for name, one in now["groups"].items() if old.get(name) != one}:
         found["groups"] = groups
     return found
+
+
+def _weights(snapshot: Snapshot) -> list[Any]:
+    return list((snapshot.documents["status"] or {}).get("weights", ()))
 
 
 def _paused(classes: Iterable[Mapping[str, Any]]) -> tuple[int, float]:

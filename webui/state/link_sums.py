@@ -32,11 +32,8 @@ class LinkSums:
         for one in (ports or {}).get("links", ()):
             bps, rate_bps = one["load_bps"], one["rate_bps"]
             self._loads[one["source"], one["target"]] = Load(bps / max(1, rate_bps), bps, rate_bps, one["dropped"])
-
-    @property
-    def counted(self) -> bool:
-        """Whether the switches count every link of the tree."""
-        return len(self._loads) >= len(self._picture.forwarding)
+        self.counted = picture.forwarding <= self._loads.keys()
+        """Whether the switches count every link of the tree; they count blocked links, too."""
 
     def report(self, flows: Iterable[Any]) -> None:
         """Has the links that no switch counts carry what hosts report."""

@@ -14,7 +14,8 @@ from topology.fabric import natural
 
 T = TypeVar("T")
 _SIZE = re.compile(r">(=?)(\d+(?:\.\d+)?)([kmgt]?)")
-_ARROW = re.compile(r"\s*(?:->|→|>)\s*(?=[a-z_])")
+_ARROW = re.compile(r"\s*(?:->|→|>)\s*(?![\s>=]|\d+(?:\.\d+)?[kmgt]?(?:\s|$))")
+"""An arrow to a name, which may begin with a digit: what follows is no size."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 

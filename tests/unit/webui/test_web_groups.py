@@ -115,6 +115,23 @@ class TestLinkSums:
         told = [one._asdict() for one in book.flows()]
         assert book.links().named(of.forwarding) == model.links(of, None, {}, told)
 
+    def test_what_hosts_report_is_followed_while_no_switch_counts(self) -> None:
+        of, book = picture(ROWS), Ledger()
+        for rate in (10**6, 5 * 10**6):
+            now = snapshot(of, rate=rate, changed=frozenset(range(16, 28)))
+            book.update(of, now._replace(documents={**now.documents, "ports": None}))
+            assert book.links().named([("h1", "rack1")])["h1>rack1"]["bps"] == rate
+
+    def test_that_switches_count_blocked_links_hides_no_link_that_they_do_not_count(self) -> None:
+        of = picture(shapes.build("leaf_spine"))
+        told = [one for one in ports(of)["links"] if "h1" not in (one["source"], one["target"])]
+        closed = {link: rate for link, rate in of.rates.items() if link not in of.forwarding}
+        blocked = [{"source": a, "target": b, "load_bps": 0, "rate_bps": rate, "dropped": 0} for (a, b), rate in closed.items()]
+        now = snapshot(of)
+        book = Ledger()
+        book.update(of, now._replace(documents={**now.documents, "ports": {"links": told + blocked}}))
+        assert len(blocked) > 2 and book.links().named([("h1", "leaf1")])["h1>leaf1"]["bps"] == 10**6
+
 
 class TestLedger:
     """The state of a large fabric."""
@@ -180,6 +197,15 @@ class TestLedger:
         of, book = picture(ROWS), Ledger()
         book.update(of, snapshot(of, contended=[("rack1", "row1")], regulated=True))
         assert book.state(alive=True, time_ms=1)["totals"]["regulated"] == 0
+
+    def test_a_weight_is_shown_once_it_is_in_force_although_no_member_says_anything_new(self) -> None:
+        of, book = picture(ROWS), Ledger()
+        now = snapshot(of)
+        book.update(of, now)
+        assert {flow.weight for flow in book.flows()} == {1}
+        status = {**(now.documents["status"] or {}), "weights": [["h1", "", 4]]}
+        book.update(of, now._replace(documents={**now.documents, "status": status}, members_read=MembersRead(frozenset())))
+        assert [flow.weight for flow in book.flows() if flow.source == "h1"] == [4]
 
     def test_a_node_s_document_has_its_flows_loads_and_hosts(self) -> None:
         of, book = picture(ROWS), Ledger()

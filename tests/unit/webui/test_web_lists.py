@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webui.http.pages import STATIC
 from webui.state import lists
 from webui.state.lists import Flow, Member, Wanted, paged
 from webui.state.window import Window
@@ -43,6 +50,31 @@ def test_flows_are_searched_by_the_words_of_the_page() -> None:
     assert found("> h1") == [("h2", "h1")] and found("regulated") == found("waiting") == [("h1", "h10")]
     assert found(">10M free") == [("h1", "h2"), ("h2", "h1")] and found("h3") == []
     assert found("", "destination", down=False) == [("h2", "h1"), ("h1", "h2"), ("h1", "h10")]
+
+
+NAMES = ("h1", "_a", "10.0.0.1", "10.0.0.2", "10.0.0.20", "5gcore", "ü1")
+
+
+@pytest.mark.parametrize(("search", "source", "destination"), [
+    ("10.0.0.1 > 10.0.0.2", "10.0.0.1", "10.0.0.2"), ("> 10.0.0.2", "", "10.0.0.2"), ("h1 -> 5gcore", "h1", "5gcore"),
+    ("> 5gcore", "", "5gcore"), ("h1 → ü1", "h1", "ü1"), ("h1 >", "h1", ""), ("> _a", "", "_a"), (">10.0.0.2", "", "10.0.0.2"),
+])  # fmt: skip
+def test_a_pair_of_hosts_is_found_whatever_their_names_begin_with(search: str, source: str, destination: str) -> None:
+    pairs = list(permutations(NAMES, 2))
+    wanted = [pair for pair in pairs if source in ("", pair[0]) and destination in ("", pair[1])]
+    flows = [Flow(*pair, 50_000_000, 0, False, 0.0, 1) for pair in pairs]
+    assert [(flow.source, flow.destination) for flow in flows if lists.flow_test(search)(flow)] == wanted
+    if node := shutil.which("node"):  # the page filters a small fabric's flows by itself
+        asked = json.dumps([search, [flow._asdict() for flow in flows]])
+        program = f"const [search, flows] = {asked}; {_script()} console.log(JSON.stringify(flows.filter(flowTest(search))))"
+        told = json.loads(subprocess.run([node, "-e", program], capture_output=True, check=True, timeout=60).stdout)
+        assert [(flow["source"], flow["destination"]) for flow in told] == wanted
+
+
+def _script() -> str:
+    """The page's own `flowTest`, as a classic script."""
+    sizes, page = ((STATIC / name).read_text() for name in ("lib/format.js", "views/flows.js"))
+    return re.sub("^export |^import .*", "", sizes + page.partition("export class FlowsView")[0], flags=re.M)
 
 
 def test_members_are_found_by_name_address_gate_and_what_is_wrong() -> None:

@@ -68,9 +68,10 @@ export class Paged {
     this.fresh = false;
     this.page = told.page;
     for (const [node, name] of Object.entries(told.names)) timeline.names.set(Number(node), name);
-    const missed = this.dropped === null ? 0 : told.dropped - this.dropped;
-    this.dropped = told.dropped;
-    this.says = missed > 0 ? `${count(missed)} slots a second are not in the picture: more than the coordinator tells` : "which host held the permission, and when";
+    const now = performance.now(); // a pause, and a search, ask sooner or later than after a second
+    const missed = this.dropped === null ? 0 : (1000 * (told.dropped - this.dropped)) / Math.max(1, now - this.shownAt);
+    Object.assign(this, { dropped: told.dropped, shownAt: now });
+    this.says = missed > 0 ? `${count(Math.max(1, missed))} slots a second are not in the picture: more than the coordinator tells` : "which host held the permission, and when";
     timeline.rows = told.rows.map(({ node, name }) => ({ node, name }));
     timeline.slots.keep(new Set(told.rows.map(({ node }) => node)));
     timeline.add(told.slots, told.now_us);

@@ -6,13 +6,16 @@ import { TablePager } from "../lib/pager.js";
 import { barred, named, VirtualTable } from "../lib/table.js";
 
 const WORDS = { regulated: (flow) => flow.regulated, free: (flow) => !flow.regulated, waiting: (flow) => flow.backlog_bytes > 0 };
+const SIZE = /^>=?\d+(?:\.\d+)?[kmgt]?$/;
+// to a name, which may begin with a digit: what follows is no size
+const ARROW = /\s*(?:->|→|>)\s*(?![\s>=]|\d+(?:\.\d+)?[kmgt]?(?:\s|$))/g;
 
 /** A filter's test: words (all must hold): regulated, free, waiting, >10M (rate), h1, h1>h6 (or h1 > h6), >h6. */
 export function flowTest(query) {
-  const terms = query.toLowerCase().replace(/\s*(?:->|→|>)\s*(?=[a-z])/g, ">").split(/\s+/).filter(Boolean);
+  const terms = query.toLowerCase().replace(ARROW, ">").split(/\s+/).filter(Boolean);
   const tests = terms.map((term) => {
     if (WORDS[term]) return WORDS[term];
-    const least = /^>=?\d/.test(term) ? parseSize(term.replace(/^>=?/, "")) : null;
+    const least = SIZE.test(term) ? parseSize(term.replace(/^>=?/, "")) : null;
     if (least !== null) return term[1] === "=" ? (flow) => flow.rate_bps >= least : (flow) => flow.rate_bps > least;
     if (!term.includes(">")) return (flow) => flow.source.toLowerCase().includes(term) || flow.destination.toLowerCase().includes(term);
     const [from, to] = term.split(">");

@@ -5,6 +5,7 @@ import { attribute, h, s, text, visible } from "../lib/dom.js";
 import { arrow, bytes, count, percent, rate } from "../lib/format.js";
 
 const KEPT = 120; // samples of one minute
+const LATELY_MS = 30_000;
 
 export class Tiles {
   constructor(element, app) {
@@ -34,12 +35,13 @@ export class Tiles {
   /** The late slots of the last half minute, since a total since the start would hide the present state. */
   late({ slots, late_slots: late, epoch, alive }) {
     if (!this.before || this.before[0].epoch !== epoch) this.before = [];
-    this.before.push({ slots, late, epoch });
-    if (this.before.length > 60) this.before.shift();
+    const now = performance.now(); // states come twice a second, of a large fabric or without a stream more seldom
+    this.before.push({ slots, late, epoch, at: now });
+    while (now - this.before[0].at > LATELY_MS) this.before.shift();
     const [first] = this.before;
     const granted = slots - first.slots;
     const part = granted > 0 ? (late - first.late) / granted : 0;
-    this.set("late", alive && granted > 0 ? percent(part) : "–", granted > 0 ? `of ${count(granted)} in ${Math.round(this.before.length / 2)} s` : "no slots lately", part > 0.02 ? "warn" : "", granted > 0 ? part : null);
+    this.set("late", alive && granted > 0 ? percent(part) : "–", granted > 0 ? `of ${count(granted)} in ${Math.round((now - first.at) / 1000)} s` : "no slots lately", part > 0.02 ? "warn" : "", granted > 0 ? part : null);
   }
 
   set(name, value, note, kind, sample = null) {

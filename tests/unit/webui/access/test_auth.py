@@ -29,6 +29,17 @@ class TestVisitors:
         log_in(client)
         assert client.get("/").status_code == 200
 
+    @pytest.mark.parametrize("accepted", ["*/*", "text/event-stream", "application/json, text/html;q=0.5"])
+    def test_where_reading_needs_a_login_a_program_gets_401_and_no_form(self, users: Path, accepted: str) -> None:
+        """curl and a page's fetch() accept everything: they followed the redirect, and took the form for the answer."""
+        answer = Site(users, login_to_read=True).client().get("/", headers={"Accept": accepted})
+        assert answer.status_code == 401 and answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+    @pytest.mark.parametrize("signed", ["", ",application/signed-exchange;v=b3;q=0.7"])
+    def test_where_reading_needs_a_login_a_browser_is_sent_to_the_form(self, users: Path, signed: str) -> None:
+        accepted = f"text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8{signed}"
+        assert Site(users, login_to_read=True).client().get("/", headers={"Accept": accepted}).status_code == 303
+
     def test_without_a_users_file_nobody_gets_in_and_the_page_says_what_to_do(self, tmp_path: Path) -> None:
         client = Site(tmp_path / "none.json").client()
         assert b"baton user add" in client.get("/login").data
