@@ -1,0 +1,1 @@
+"""Tests of the page's own scripts, which Node.js runs."""

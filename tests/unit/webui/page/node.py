@@ -1,0 +1,31 @@
+"""Runs the page's own scripts in Node.js, where it is installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from webui.http.pages import STATIC
+
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed: apt-get install nodejs")
+
+
+def script(name: str) -> str:
+    """A module of the page as a classic script: what it imports must be defined before it."""
+    return re.sub("^import .*|^export ", "", (STATIC / name).read_text(), flags=re.M)
+
+
+def found_by(program: str) -> Any:  # noqa: ANN401 -- any JSON
+    """What `answer(value)` in the program was last called with."""
+    assert NODE is not None
+    told = subprocess.run(
+        [NODE, "-e", f"const answer = (value) => console.log(JSON.stringify(value)); {program}"],
+        capture_output=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    return json.loads(told.splitlines()[-1])
