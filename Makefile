@@ -54,25 +54,28 @@ coverage: setup
 # That may have other work to do: a test on real traffic that fails is tried once more, and the closing lines say how many were
 # ("rerun", each named by RERUN). The closing lines are four; if a box fails, what failed comes after them.
 FIRST_BOX   := agents/addresses/test_addresses agents/addresses/test_directory agents/kernel/test_capabilities \
-               agents/priorities/test_mark agents/priorities/test_tagger controller/openflow/test_openflow_tls \
+               agents/priorities/test_mark agents/priorities/test_tagger agents/priorities/test_mcp \
+               agents/queues/test_agent_queues agents/queues/test_killed_agents controller/openflow/test_openflow_tls \
                controller/openflow/test_openflow_hostile controller/openflow/test_openflow_liars \
                controller/spanning_tree/test_tree_sources keys/test_key_rotation keys/test_one_host_taken_over \
                stack/test_coflow stack/test_demo test_failures test_inconclusive \
                webui/test_dashboard webui/test_dashboard_emulated webui/test_dashboard_format webui/test_web_audit \
                webui/hostile/test_web_hostile webui/large/test_dashboard_large
-SECOND_BOX  := agents/kernel/test_kernel_probe agents/queues/test_netlink controller/openflow/test_openflow_ring \
+SECOND_BOX  := agents/host_control/test_pfc agents/kernel/test_kernel_probe agents/queues/test_netlink \
+               agents/queues/test_tenants agents/reflex/test_reflex_conditions controller/openflow/test_openflow_ring \
                controller/spanning_tree/test_snmp_tree controller/spanning_tree/test_tree_watch controller/store/test_store \
                controller/store/test_store_lease controller/store/test_store_restarts controller/store/test_store_parted \
                controller/store/test_recorded_schema controller/store/test_capacities_parted \
-               controller/store/test_unreadable_documents fabric/test_emulation_box stack/test_drift \
+               controller/store/test_unreadable_documents controller/switch_queues/test_queue_keeper \
+               controller/switch_queues/test_switch_queues fabric/test_emulation_box stack/test_drift stack/test_pfc_commands \
                stack/test_queue_commands webui/test_web_metrics webui/test_web_rest webui/test_web_server
 THIRD_BOX   := agents/guests/test_guest_shapes agents/guests/test_guests_of_an_agent agents/guests/test_guests_tagged \
                agents/kernel/test_snapshot_holes agents/queues/test_queues_of_others agents/queues/test_released \
                cli/test_coflow cli/test_feed cli/test_host cli/test_key cli/test_queue cli/test_status cli/test_web \
                controller/store/test_snapshot_changes controller/store/test_store_guarded \
                controller/supervision/test_rights controller/supervision/test_service_logs \
-               controller/supervision/test_supervisor stack/test_guests_in_status webui/large/test_web_pages \
-               webui/page/test_navigation webui/page/test_old_and_long webui/test_fabric_tiers \
+               controller/supervision/test_supervisor fabric/test_emulation_fabric stack/test_guests_in_status webui/large/test_web_pages \
+               webui/page/test_events webui/page/test_navigation webui/page/test_old_and_long webui/test_fabric_tiers \
                webui/test_stream_resumed webui/test_web_supervised
 IN_A_BOX    := $(BIN)/python -m emulation.box --readable -- $(CURDIR)/$(PYTEST) --reruns 1 -raR
 emulation-tests: export BATON_TESTS_FAILED = $(CURDIR)/$(VENV)/.failed

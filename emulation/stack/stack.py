@@ -37,7 +37,7 @@ from protocol.keys.hosts import Credentials, Master
 from topology import files
 
 OPENFLOW = ("127.0.0.1", 6653)
-START_S = 20.0
+START_S = 60.0
 
 
 class StackError(RuntimeError):
