@@ -66,6 +66,8 @@ class _Link:
     """The demand of every node's pairs."""
     large: set[int] = field(default_factory=set)
     """The nodes with a large pair across it."""
+    unused: bool = True
+    """No node has reported any yet."""
     port_bps: int = 0
     unmanaged_bps: int = 0
     """What hosts without an agent take of it."""
@@ -265,7 +267,7 @@ class Congestion:
         contended = {name for name in self._contended if name in self._links} if self._stale else set(self._contended)
         for name in self._dirty.union(due):
             if (link := self._links.get(name)) is not None:
-                self._judge(name, link, now_ns)
+                self._judge(link, now_ns)
                 (contended.add if link.contended else contended.discard)(name)
                 if link.calm_ns is None:
                     self._calm.pop(name, None)
@@ -321,9 +323,7 @@ class Congestion:
     def _is_due(self, link: _Link, now_ns: int) -> bool:
         return link.calm_ns is not None and now_ns - link.calm_ns >= self.quiet_ns
 
-    def _judge(self, name: Hashable, link: _Link, now_ns: int) -> None:
-        if self._network is not None:
-            link.capacity_bps = self._network.capacity_bps(name)  # its member may have joined since it was read first
+    def _judge(self, link: _Link, now_ns: int) -> None:
         shared = len(link.large) > 1 or any(self._floods(node, link) for node in link.large)
         demand_bps = max(link.demand_bps + link.unmanaged_bps, link.port_bps)
         losing = self._losing(link, now_ns)
@@ -372,6 +372,8 @@ class Congestion:
                 self._first[node] = path[0]
             for name in path:
                 link = self._links.get(name) or self._link(name, network)
+                if link.unused:  # its port may have been read before its member joined, whose rate counts
+                    link.capacity_bps, link.unused = network.capacity_bps(name), False
                 touched[name] = None
                 link.demand_bps += bps
                 link.by_node[node] = link.by_node.get(node, 0) + bps
