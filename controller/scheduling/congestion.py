@@ -18,8 +18,10 @@ or across which at least two nodes, and half of those with large pairs, lost in 
 large pairs across it or one floods it. So a node's first link is never contended: only the node itself sends there, and its own
 queues order that.
 
-*Released* is a link that was calm for `quiet_ns` without a break: its demand stayed below `release_fraction` and nothing was
-dropped, or fewer than two nodes (and none that floods it) have large pairs across it.
+*Released* is a link that was calm for `quiet_ns` without a break: its demand stayed below `release_fraction`, nothing was
+dropped and nobody starved there, or fewer than two nodes (and none that floods it) have large pairs across it. Nodes *starve*
+across a link while more waits there than was sent in a period, and the link would take longer than `STARVED_NS` for it. Then
+they send little because they are given little, as when the coordinator has no processor for a second: freed, they collide.
 
 *Regulated* are all pairs of members whose path crosses a contended link, whether they send or not: the mice allowance of the
 hosts keeps small flows free of it, and a sender that is new on a contended link is under the schedule from its first large
@@ -38,10 +40,12 @@ from typing import Any, NamedTuple, Self
 
 from controller.config.settings import CoordinatorSettings
 from controller.policies.groups import GroupedNetwork, Groups
-from protocol.units import FRAME_BYTES, SECOND_NS
+from protocol.units import FRAME_BYTES, MILLISECOND_NS, SECOND_NS
 
 LOSS_NS = 2 * SECOND_NS
 """Two TCP connections that share a link lose some 1 to 2 s apart where the link's queue takes 20 ms to empty."""
+STARVED_NS = 10 * MILLISECOND_NS
+"""More than a switch's queue holds, mostly."""
 LOST_MIN = 2
 LOST_PART = 2_000
 MOVED_FIRST, MOVED_NEXT = 256, 32
@@ -64,6 +68,8 @@ class _Link:
     demand_bps: int = 0
     by_node: dict[int, int] = field(default_factory=dict)
     """The demand of every node's pairs."""
+    waiting_bytes: int = 0
+    waiting_by_node: dict[int, int] = field(default_factory=dict)
     large: set[int] = field(default_factory=set)
     """The nodes with a large pair across it."""
     unused: bool = True
@@ -330,12 +336,17 @@ class Congestion:
         if shared and (link.dropped or losing or demand_bps > self.contend_fraction * link.capacity_bps):
             link.contended, link.calm_ns = True, None
         elif link.contended:
-            if shared and (link.dropped or losing or demand_bps >= self.release_fraction * link.capacity_bps):
+            busy = demand_bps >= self.release_fraction * link.capacity_bps
+            if shared and (link.dropped or losing or busy or self._starves(link)):
                 link.calm_ns = None
             elif link.calm_ns is None:
                 link.calm_ns = now_ns
             if self._is_due(link, now_ns):
                 link.contended, link.calm_ns = False, None
+
+    def _starves(self, link: _Link) -> bool:
+        bits = 8 * SECOND_NS * link.waiting_bytes
+        return 2 * bits > link.demand_bps * self.drain_ns and bits > link.capacity_bps * STARVED_NS
 
     def _losing(self, link: _Link, now_ns: int) -> bool:
         if not link.lost_ns:
@@ -379,6 +390,9 @@ class Congestion:
                 link.by_node[node] = link.by_node.get(node, 0) + bps
                 if rate_bps >= self.large_bps or waiting > 0:
                     link.large.add(node)
+                if waiting > 0:
+                    link.waiting_bytes += waiting
+                    link.waiting_by_node[node] = link.waiting_by_node.get(node, 0) + waiting
         self._touched[node] = list(touched)
         self._dirty.update(touched)
 
@@ -386,6 +400,7 @@ class Congestion:
         for name in self._touched.pop(node, ()):
             link = self._links[name]
             link.demand_bps -= link.by_node.pop(node)
+            link.waiting_bytes -= link.waiting_by_node.pop(node, 0)
             link.large.discard(node)
             self._dirty.add(name)
 

@@ -296,6 +296,20 @@ class TestReleasing:
         congestion.update(now_ns=SECOND)
         assert not congestion.update(now_ns=9 * SECOND).released
 
+    @pytest.mark.parametrize(("rate_bps", "waiting", "released"), [
+        (5 * MBIT, 1_500_000, False),  # they send little because they are given little
+        (20 * MBIT, 1_500_000, True),  # what waits is sent within the period
+        (MBIT, 60_000, True),  # what waits is sent at once
+    ])  # fmt: skip
+    def test_a_link_across_which_nodes_starve_is_not_released(self, rate_bps: int, waiting: int, released: bool) -> None:
+        """A coordinator without a processor for a second or two freed hosts for which megabytes waited, and they collided."""
+        congestion = on(star(4), drain_ns=SECOND)
+        for now_ns, flow in ((0, FULL), (SECOND, (rate_bps, waiting))):
+            for node in (B, C):
+                congestion.report(node, {A: flow}, now_ns=now_ns)
+            congestion.update(now_ns=now_ns)
+        assert bool(congestion.update(now_ns=3 * SECOND).released) is released
+
     def test_a_changed_fabric_keeps_a_link_that_is_still_there_contended(self) -> None:
         congestion = self._contended()
         congestion.set_network(star(4), now_ns=1)
