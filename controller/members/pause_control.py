@@ -14,7 +14,7 @@ from controller.config.settings import CoordinatorSettings
 from controller.members.event_budget import EventBudget
 from controller.members.part import Part
 from controller.members.registry import Member, Members
-from protocol.bodies.pfc import Action, classes_of
+from protocol.bodies.pfc import NODES_MAX, Action, classes_of
 from protocol.bodies.text import printable
 from protocol.messages import HEARTBEAT_MAC, Message, PfcPause, PfcReport, PfcSettings
 from protocol.timers import REFRESH_NS, Timers
@@ -75,14 +75,14 @@ class PauseControl(Part):
     def advance(self, now_ns: int) -> None:
         """Sends all members the settings in full."""
         settings = self._settings
-        nodes = {member.name: member.node for member in self._members.present()} if settings.pfc_classes else {}
+        nodes = self._members.by_name() if settings.pfc_classes else {}
         self._send(
             PfcSettings(
                 Action[settings.pfc_action.upper()],
                 settings.pfc_detection_ns,
                 settings.pfc_restoration_ns,
                 tuple(bytes.fromhex(mac.replace(":", "")) for mac in settings.pfc_accept_from),
-                tuple((nodes[host], priority) for host, priority in settings.pfc_classes if host in nodes),
+                tuple((node, priority) for host, priority in settings.pfc_classes for node in nodes.get(host, ()))[:NODES_MAX],
             ),
             HEARTBEAT_MAC,
         )

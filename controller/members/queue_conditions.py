@@ -58,9 +58,7 @@ class QueueConditions(Part):
         """Sends them to every host that has conditions, or had some."""
         if not self._document and not self._ruled:
             return
-        nodes: dict[str, list[int]] = {}
-        for member in self._members.present():
-            nodes.setdefault(member.name, []).append(member.node)
+        nodes = self._members.by_name()
         for member in self._members.present():
             queues = self._document.get(member.name, {})
             if not queues and member.name not in self._ruled:

@@ -257,6 +257,13 @@ class Members:
         """Members present, by node id."""
         return sorted(self._by_node.values(), key=_number)
 
+    def by_name(self) -> dict[str, list[int]]:
+        """The node ids of each host's members, by name: a host with two interfaces has two."""
+        found: dict[str, list[int]] = {}
+        for member in self.present():
+            found.setdefault(member.name, []).append(member.node)
+        return found
+
     def directory(self) -> tuple[tuple[int, tuple[Address, ...]], ...]:
         """Every present node with its addresses, `DIRECTORY_ADDRESSES` of them at most: those of the lowest nodes."""
         room, rows = DIRECTORY_ADDRESSES, list[tuple[int, tuple[Address, ...]]]()

@@ -69,6 +69,14 @@ def test_everybody_is_told_whose_pauses_count_what_a_storm_is_and_the_classes_of
     assert world.sent == [(settings, HEARTBEAT_MAC)]
 
 
+def test_the_class_of_a_host_with_two_interfaces_is_told_for_both() -> None:
+    world = World(replace(SETTINGS, pfc_classes=(("h2", 3),)))
+    other = world.members.register(bytes((6, 0, 0, 0, 0, 2)), "h2", 10**8, (), "tbf", "", 0)
+    world.pfc.advance(0)
+    ((settings, _),) = world.sent
+    assert isinstance(settings, PfcSettings) and settings.nodes == ((world.nodes["h2"], 3), (other.node, 3))
+
+
 def test_a_command_goes_to_its_host_until_that_answers() -> None:
     world = World()
     world.pfc.take({"7": PAUSE}, 0)
