@@ -44,6 +44,7 @@ export class Details {
   async fetch(id) {
     try {
       const answer = await fetch(`/api/node/${encodeURIComponent(id)}`);
+      if (id === this.id && answer.status === 404) this.write(this.gone(id));
       if (!answer.ok || id !== this.id) return;
       this.found = await answer.json();
       this.write(this.found.kind === "host" ? this.hostFound(this.found) : this.switchFound(this.found));
@@ -87,6 +88,11 @@ export class Details {
   head(title, kind) {
     return h("header", {}, h("h3", { class: "of" }, title), h("span", { class: "dim" }, kind),
       h("button", { class: "icon small", "aria-label": "Close", onclick: () => this.app.select(null) }, "×"));
+  }
+
+  /** What a large fabric had, and has no more. */
+  gone(id) {
+    return [this.head(id, "gone"), h("p", { class: "dim" }, `The fabric has no ${id} any more.`)];
   }
 
   busiest({ links }) {
