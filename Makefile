@@ -7,6 +7,7 @@ APT         := libseccomp2 mininet openvswitch-switch redis-server iperf3 iputil
                clang llvm libbpf-dev bpftool gcc make libc6-dev python3-venv util-linux procps openssl chromium snmpd snmp
 DEMO_FLAGS  ?=
 PYTEST      := $(BIN)/python -m pytest
+PIP         := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: setup demo test check coverage lint unit emulation-tests first-box second-box third-box fuzz bench clean test-stock-kernel virtual test-virtual figures simulation
 
@@ -20,10 +21,12 @@ $(VENV)/.apt: Makefile
 	@touch $@
 
 # Ryu's source distribution builds with an older setuptools only; our own ryu-manager script replaces Ryu's.
+# pip compiles modules one after the other, their tests, too, which takes a minute more; what nobody can compile, nobody imports.
 $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
-	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^ryu==' requirements.txt)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall --editable .
+	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(PIP) "$$(grep '^ryu==' requirements.txt)"
+	@$(PIP) -r requirements.txt
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null || true
+	@$(PIP) --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m ebpf.build >/dev/null || echo "programs in C not built: see baton doctor"
 	@touch $@
