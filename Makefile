@@ -21,7 +21,8 @@ $(VENV)/.apt: Makefile
 	@touch $@
 
 # Ryu's source distribution builds with an older setuptools only; our own ryu-manager script replaces Ryu's.
-# pip compiles modules one after the other, their tests, too, which takes a minute more; what nobody can compile, nobody imports.
+# pip compiles modules one after the other, their tests, too, which takes a quarter of a minute more; what nobody can
+# compile, nobody imports.
 $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(PIP) "$$(grep '^ryu==' requirements.txt)"
 	@$(PIP) -r requirements.txt

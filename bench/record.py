@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emulation.files import write_whole
+from emulation.files import can_be_replaced, write_whole
 
 Tell = Callable[[str, float], None]
 """A progress callback: gets the name of the current step, and the share of the experiment that is done."""
@@ -48,7 +48,7 @@ def record_of(
 def write(found: Experiment, path: Path) -> list[Path]:
     """Writes the record, and its raw rows beside it, both whole or not at all; the paths. A pipe or a device has nothing beside
     it, and gets the record alone."""
-    rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl") if path.is_file() or not path.exists() else None
+    rows = path.with_name(f"{path.name.removesuffix('.json')}.raw.jsonl") if can_be_replaced(path) else None
     lines = "".join(f"{json.dumps(row)}\n" for row in found.raw)
     text = json.dumps({**found.record, **({"raw": rows.name} if rows else {})}, indent=1)
     if rows:

@@ -63,6 +63,14 @@ class World:
             self.regulation.handlers[GroupsRequest](member, GroupsRequest(0), self.now_ns)
         return member.node
 
+    def plug(self, machine: int, name: str, rate_bps: int = GBIT) -> int:
+        """Has a machine, by the last byte of its address, register as a host: for the first time, or as another one."""
+        mac = b"\x06\x00\x00\x00\x00" + bytes([machine])
+        member = self.members.register(mac, name, rate_bps, (), "tbf", "1", self.now_ns)
+        self.parts.joined(member.node)
+        self.go()
+        return member.node
+
     def congest(self, senders: list[int], receiver: int) -> None:
         for node in senders:
             report = Report(50 * MS, 0, 1, (FlowReport(receiver, 6_000_000, 100_000),), ())
@@ -163,16 +171,11 @@ def test_where_all_pairs_need_permission_those_who_join_later_are_told_so() -> N
 def test_a_member_that_loses_its_place_needs_no_permission_until_it_has_one_again() -> None:
     world, copy = World("timeslice"), GroupsCopy()
 
-    def register(name: str) -> int:
-        member = world.members.register(b"\x06\x00\x00\x00\x00\x01", name, GBIT, (), "tbf", "1", world.now_ns)
-        world.parts.joined(member.node)
-        return member.node
-
-    first, second, third = register("h1"), world.join(2), world.join(3)
+    first, second, third = world.plug(1, "h1"), world.join(2), world.join(3)
     world.go()
     copy.set_node(second)
     for name, here in (("h1", True), ("a name that the fabric has not", False), ("h1", True)):
-        register(name)
+        world.plug(1, name)
         world.congest([second, third], first)
         for _ in range(4):
             world.go()
@@ -201,14 +204,7 @@ def test_a_link_that_was_read_before_its_member_joined_is_contended_by_the_membe
 def test_what_a_member_takes_with_it_from_the_link_that_it_shared_is_granted_no_more() -> None:
     world = World("timeslice")
 
-    def register(machine: int) -> int:
-        mac = b"\x06\x00\x00\x00\x00" + bytes([machine])
-        member = world.members.register(mac, "h1", GBIT // 10, (), "tbf", "1", world.now_ns)
-        world.parts.joined(member.node)
-        world.go()
-        return member.node
-
-    stays, leaves = register(1), register(2)
+    stays, leaves = (world.plug(machine, "h1", GBIT // 10) for machine in (1, 2))
     sender, other = world.join(2), world.join(3)
     world.congest([sender, other], stays)
     world.go()
@@ -322,17 +318,11 @@ def test_a_weight_goes_by_the_host_and_not_by_the_node_id_that_it_had() -> None:
     world.control.documents["policy"]({"weights": [["h1", "", 8.0]]}, world.now_ns)
     world.go()
 
-    def join(machine: int, name: str) -> int:
-        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
-        world.parts.joined(member.node)
-        world.go()
-        return member.node
-
-    first, receiver = join(1, "h1"), join(2, "h2")
+    first, receiver = world.plug(1, "h1"), world.plug(2, "h2")
     world.members.leave(first)
     world.parts.left(first, world.now_ns)
     world.go()
-    moved, other = join(1, "h5"), join(3, "h1")
+    moved, other = world.plug(1, "h5"), world.plug(3, "h1")
     assert moved == first
     for node in (moved, other):
         told = Backlog(1, 0, 1, ((receiver, 10**6, 0),))
@@ -350,17 +340,11 @@ def test_a_machine_that_is_another_host_by_now_has_that_ones_weight(weights: lis
     world.control.documents["policy"]({"weights": weights}, world.now_ns)
     world.go()
 
-    def join(machine: int, name: str) -> int:
-        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
-        world.parts.joined(member.node)
-        world.go()
-        return member.node
-
-    first, receiver, other = join(1, "h1"), join(2, "h2"), join(3, "h3")
+    first, receiver, other = world.plug(1, "h1"), world.plug(2, "h2"), world.plug(3, "h3")
     world.members.leave(first)
     world.parts.left(first, world.now_ns)
     world.go()
-    assert join(1, "h5") == first
+    assert world.plug(1, "h5") == first
     for node in (first, other):
         told = Backlog(1, 0, 1, ((receiver, 10**6, 0),))
         world.granting.on_backlog(world.members.get(node), told, world.now_ns)  # type: ignore[arg-type]
@@ -375,13 +359,7 @@ def test_each_member_at_a_host_has_the_hosts_weight(destination: str) -> None:
     world.control.documents["policy"]({"weights": [["h1", destination, 8.0]]}, world.now_ns)
     world.go()
 
-    def join(machine: int, name: str) -> int:
-        member = world.members.register(b"\x06\x00\x00\x00\x00" + bytes([machine]), name, GBIT, (), "tbf", "1", world.now_ns)
-        world.parts.joined(member.node)
-        world.go()
-        return member.node
-
-    one, another, other, receiver = join(1, "h1"), join(2, "h1"), join(3, "h3"), join(4, "h2")
+    one, another, other, receiver = world.plug(1, "h1"), world.plug(2, "h1"), world.plug(3, "h3"), world.plug(4, "h2")
     for node in (one, another, other):
         world.granting.policy.backlog(node, {receiver: 10**6}, now_ns=world.now_ns)
     slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants

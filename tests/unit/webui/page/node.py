@@ -1,19 +1,18 @@
-"""Runs the page's own scripts in Node.js, where it is installed."""
+"""Runs the page's own scripts in the Node.js that Playwright brings along."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
-import pytest
+import playwright
 
 from webui.http.pages import STATIC
 
-NODE = shutil.which("node")
-needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed: apt-get install nodejs")
+NODE = Path(playwright.__file__).parent / "driver" / "node"
 
 
 def script(name: str) -> str:
@@ -23,7 +22,6 @@ def script(name: str) -> str:
 
 def found_by(program: str) -> Any:  # noqa: ANN401 -- any JSON
     """What `answer(value)` in the program was last called with."""
-    assert NODE is not None
     told = subprocess.run(
         [NODE, "-e", f"const answer = (value) => console.log(JSON.stringify(value)); {program}"],
         capture_output=True, check=True, timeout=60,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.webui.page.node import found_by, needs_node, script
+from tests.unit.webui.page.node import found_by, script
 
 
-@needs_node
 @pytest.mark.parametrize(("status", "shown"), [(404, ["The fabric has no h9 any more."]), (503, [])])
 def test_of_a_host_that_a_large_fabric_has_no_more_nothing_old_is_shown(status: int, shown: list[str]) -> None:
     """Its loads stayed on show as if it were still there. A server that cannot answer just now is asked again."""

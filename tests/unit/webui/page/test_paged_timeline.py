@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.webui.page.node import found_by, needs_node, script
+from tests.unit.webui.page.node import found_by, script
 
 
-@needs_node
 @pytest.mark.parametrize("after_s", [0.2, 1, 60])
 def test_slots_that_are_not_in_the_picture_are_told_by_the_second(after_s: float) -> None:
     """After a pause of a minute it said that sixty times as many were not there."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.webui.page.node import found_by, needs_node, script
+from tests.unit.webui.page.node import found_by, script
 
 
-@needs_node
 @pytest.mark.parametrize("every_s", [0.5, 1, 2])
 def test_late_slots_are_those_of_the_last_half_minute_however_often_states_come(every_s: float) -> None:
     """Of a large fabric, whose state comes once a second, the tile had a minute's slots, and said that they were of 30 s."""
