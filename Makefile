@@ -26,7 +26,7 @@ $(VENV)/.apt: Makefile
 $(VENV)/.ready: $(VENV)/.apt requirements.txt build-constraints.txt setup.py
 	@PIP_CONSTRAINT=$(CURDIR)/build-constraints.txt $(PIP) "$$(grep '^ryu==' requirements.txt)"
 	@$(PIP) -r requirements.txt
-	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null || true
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null 2>&1 || true
 	@$(PIP) --no-deps --force-reinstall --editable .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m ebpf.build >/dev/null || echo "programs in C not built: see baton doctor"
