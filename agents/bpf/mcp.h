@@ -213,13 +213,16 @@ static inline __u64 mcp_yielding(const struct mcp_window *w, __u64 crowd)
 	return mcp_min(patience > least ? patience : least, MCP_ONE);
 }
 
-/* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved. Where flows
- * with deadlines have a queue of their own, a hopeless flow waits, and in a crowd flows yield. */
+/* A round trip later: Z <- [Z + gamma t - acked]+, then x <- x (1 + kappa (Z - Z*) / Z*), at most doubled or halved, from at most C,
+ * which may be less than it was. Where flows with deadlines have a queue of their own, a hopeless flow waits, and in a crowd flows
+ * yield. */
 static inline void mcp_step(const struct mcp_settings *s, struct mcp_flow *flow, const struct mcp_window *w)
 {
 	__u64 due = flow->behind + w->expected * mcp_min(w->elapsed_us, MOST_ELAPSED_US) / US_PER_S;
-	__u64 gain = flow->rate * s->kappa >> MCP_BITS, crowd = mcp_crowding(s, w), even, change;
+	__u64 crowd = mcp_crowding(s, w), gain, even, change;
 
+	flow->rate = mcp_min(flow->rate, s->link_rate);
+	gain = flow->rate * s->kappa >> MCP_BITS;
 	flow->behind = due > w->acked ? mcp_min(due - w->acked, MOST_BEHIND) : 0;
 	even = mcp_balance(s, flow->rate, mcp_price(s, flow->rate, w), w->expected);
 	if (s->crowd_packets && !w->chance_us) {

@@ -100,18 +100,19 @@ def step(settings: McpSettings, flow: McpFlow, window: McpWindow) -> McpFlow:
     """The flow a round trip later."""
     due = flow.behind + window.expected * min(window.elapsed_us, MOST_ELAPSED_US) // US_PER_S
     behind = min(max(due - window.acked, 0), MOST_BEHIND_BYTES)
-    balance = balance_backlog(settings, flow.rate, price(settings, flow.rate, window), window.expected)
-    gain = flow.rate * round(settings.kappa * ONE) >> 10
+    now = min(flow.rate, settings.link_rate)
+    balance = balance_backlog(settings, now, price(settings, now, window), window.expected)
+    gain = now * round(settings.kappa * ONE) >> 10
     if settings.crowd_packets and not window.chance_us:
         return McpFlow(min(window.mss * WAITING_SEGMENTS_PER_S, settings.link_rate), behind)
     crowd = crowding(settings, window)
     if crowd > ONE:
-        rate = flow.rate - (flow.rate * yielding(window, crowd) >> 11)
+        rate = now - (now * yielding(window, crowd) >> 11)
         behind = min(behind, balance)
     elif behind >= balance:
-        rate = flow.rate + min(gain * min((behind - balance << 10) // balance, MOST_RATIO) >> 10, flow.rate)
+        rate = now + min(gain * min((behind - balance << 10) // balance, MOST_RATIO) >> 10, now)
     else:
-        rate = flow.rate - min(gain * ((balance - behind << 10) // balance) >> 10, flow.rate >> 1)
+        rate = now - min(gain * ((balance - behind << 10) // balance) >> 10, now >> 1)
     return McpFlow(_within(settings, window, rate), behind)
 
 

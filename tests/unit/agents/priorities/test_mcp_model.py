@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import agents.bpf
-from agents.priorities.mcp_settings import McpSettings, Termination
+from agents.priorities.mcp_settings import MOST_LINK_BPS, McpSettings, Termination
 from tests.unit.agents.priorities import packet_link
 from tests.unit.agents.priorities.fluid_link import MSS, Deadline, run
 from tests.unit.agents.priorities.mcp_model import (
@@ -124,7 +124,7 @@ class TestTheSameInC:
     def test_a_step_and_a_start_are_number_for_number_the_same(
         self, compiled: ctypes.CDLL, chosen: McpSettings, window: McpWindow, behind: int, data: st.DataObject
     ) -> None:
-        rate = data.draw(st.integers(0, chosen.link_rate))
+        rate = data.draw(st.integers(0, chosen.link_rate) | st.integers(0, MOST_LINK_BPS // 8))
         raw, found = chosen.encode(), _Flow(rate, behind)
         compiled.t_step(raw, ctypes.byref(found), ctypes.byref(in_c(window)))
         assert McpFlow(found.rate, found.behind) == step(chosen, McpFlow(rate, behind), window)
@@ -162,6 +162,13 @@ class TestTheRate:
         after = step(chosen, McpFlow(rate, behind), window)
         assert min(floor_rate(window), chosen.link_rate) <= after.rate <= chosen.link_rate
         assert after.rate <= max(2 * rate, floor_rate(window)) and after.rate >= rate // 2
+
+    @given(mcp_settings, windows, behind_bytes, st.integers(0, MOST_LINK_BPS // 8))
+    def test_of_a_path_that_has_become_slower_it_takes_the_link_at_most(
+        self, chosen: McpSettings, window: McpWindow, behind: int, more: int
+    ) -> None:
+        at_once = step(chosen, McpFlow(chosen.link_rate, behind), window)
+        assert step(chosen, McpFlow(chosen.link_rate + more, behind), window) == at_once
 
     @given(st.integers(50, 1_000_000), st.integers(88, 9_000))
     def test_after_a_timeout_the_next_segment_leaves_within_a_round_trip(self, rtt_us: int, mss: int) -> None:
