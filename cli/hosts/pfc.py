@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
         leader, members = shared.status(), shared.members()
     except StoreUnavailable as error:
         raise click.ClickException(str(error)) from None
-    hosts = {member["name"]: member for member in members.values() if member.get("pfc")}
+    hosts = _by_interface([member for member in members.values() if member.get("pfc")])
     if as_json:
         found = {name: {"classes": member["pfc"], **member.get("pfc_state", {})} for name, member in hosts.items()}
         click.echo(json.dumps({"settings": (leader or {}).get("pfc"), "hosts": found}, indent=1))
@@ -120,14 +121,15 @@ def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
 def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str, classes: int, duration_ns: int) -> None:
     from topology.units import format_duration
 
-    member = next((member for member in members.values() if member["name"] == host), None)
-    if member is None:
+    interfaces = [member for member in members.values() if member["name"] == host]
+    if not interfaces:
         names = ", ".join(sorted(member["name"] for member in members.values())) or "there are none now"
         raise click.ClickException(f"--host: no member is called {host}; members: {names}")
-    if not member.get("pfc"):
+    able = [member for member in interfaces if member.get("pfc")]
+    if not able:
         raise click.ClickException(f"--host: the agent of {host} has no PFC; run it with `baton agent --pfc software` or `nic`")
     settings = leader.get("pfc")
-    if settings is None or not is_told(member):
+    if settings is None or not all(map(is_told, able)):
         raise click.ClickException(f"{host}: {UNTOLD}")
     for priority in classes_of(classes) if settings["action"] != "alert" else ():
         limit_ns = settings["detection_ns"][priority]
@@ -138,12 +140,22 @@ def _check(leader: dict[str, Any], members: dict[int, dict[str, Any]], host: str
             )
 
 
+def _by_interface(able: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Members by their names; those of a host with several interfaces by their addresses, too."""
+    interfaces = Counter(member["name"] for member in able)
+    return {
+        member["name"] if interfaces[member["name"]] == 1 else f"{member['name']} ({member['mac']})": member for member in able
+    }
+
+
 def _answer(store: Store, host: str, number: int) -> str:
+    """The answer of the host's agent; of a host with several interfaces one that is not "done", if there is any."""
     deadline = time.monotonic() + ANSWER_S
     while time.monotonic() < deadline:
-        for member in store.members().values():
-            if member["name"] == host and (answer := member.get("pfc_state", {}).get("answers", {}).get(str(number))):
-                return str(answer)
+        able = [member for member in store.members().values() if member["name"] == host and member.get("pfc")]
+        answers = [member.get("pfc_state", {}).get("answers", {}).get(str(number)) for member in able]
+        if answers and all(answers):
+            return str(next((answer for answer in answers if answer != "done"), "done"))
         time.sleep(0.05)
     return "unanswered"
 

@@ -1,7 +1,7 @@
 """PFC at the hosts: how agents enforce pauses, which pauses they are to originate, and what they counted.
 
-Sends only through what it is given. The settings go to all members at the start and every second; a command goes to one member,
-every `AGAIN_NS`, until the member's report names it or `GIVE_UP_NS` is over.
+Sends only through what it is given. The settings go to all members at the start and every second; a command goes to one host,
+which is a member by each of its interfaces, every `AGAIN_NS`, until the member's report names it or `GIVE_UP_NS` is over.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class PauseControl(Part):
         self._write = write
         self._hosts: dict[int, _Host] = {}
         self._seen: set[int] | None = None
-        self._pending: dict[int, _Command] = {}
+        self._pending: dict[tuple[int, bytes], _Command] = {}
+        """By the command's number, and the MAC address of the member that is to answer it."""
         self._events = EventBudget()
 
     # -- how agents obey ------------------------------------------------------------------------------------------------
@@ -98,32 +99,37 @@ class PauseControl(Part):
             try:
                 self._begin(number, numbers[number], now_ns)
             except (KeyError, TypeError, ValueError, OverflowError) as error:
-                self._pending.pop(number, None)
                 why = printable(f"{type(error).__name__}: {error}")
                 self._event("warning", f"command {number} is wrong, nothing is paused; give it by `baton pfc` ({why})")
 
     def _begin(self, number: int, command: Mapping[str, Any], now_ns: int) -> None:
-        member = next((member for member in self._members.present() if member.name == command["host"]), None)
-        if member is None:
+        members = [member for member in self._members.present() if member.name == command["host"]]
+        if not members:
             self._event("warning", f"no member is called {command['host']}: nothing is paused")
             return
         message = PfcPause(number, int(command["classes"]), int(command["duration_ns"]))
-        self._pending[number] = _Command(member, message, now_ns + GIVE_UP_NS)
-        self._direct(number, now_ns)
+        able = [member for member in members if (host := self._hosts.get(member.node)) is not None and host.report is not None]
+        for member in able or members:
+            self._pending[number, member.mac] = _Command(member, message, now_ns + GIVE_UP_NS)
+            self._direct(number, member.mac, now_ns)
 
-    def _direct(self, number: int, now_ns: int) -> None:
-        command = self._pending.get(number)
+    def _direct(self, number: int, mac: bytes, now_ns: int) -> None:
+        command = self._pending.get((number, mac))
         if command is None:
             return
         if now_ns >= command.until_ns:
-            self._answered(number, "unanswered")
+            self._answered(number, mac, "unanswered")
             return
-        self._send(command.message, command.member.mac)
-        self._timers.at(now_ns + AGAIN_NS, lambda then_ns: self._direct(number, then_ns))
+        try:
+            self._send(command.message, mac)
+        except (ValueError, OverflowError):  # not a pause that there can be
+            del self._pending[number, mac]
+            raise
+        self._timers.at(now_ns + AGAIN_NS, lambda then_ns: self._direct(number, mac, then_ns))
 
-    def _answered(self, number: int, answer: str) -> None:
-        command = self._pending.pop(number)
-        if (here := self._members.at(command.member.mac)) is not None:  # else nothing is kept of it
+    def _answered(self, number: int, mac: bytes, answer: str) -> None:
+        command = self._pending.pop((number, mac))
+        if (here := self._members.at(mac)) is not None:  # else nothing is kept of it
             answers = self._hosts.setdefault(here.node, _Host()).answers
             answers[number] = answer
             for old in sorted(answers)[:-ANSWERS_KEPT]:
@@ -144,9 +150,8 @@ class PauseControl(Part):
             self._reported("warning", member, f"storm of pauses in class {priority}; {self._settings.pfc_action}", now_ns)
         for priority in sorted(before - storming):
             self._reported("info", member, f"the storm of pauses in class {priority} is over", now_ns)
-        command = self._pending.get(message.command)
-        if command is not None and command.member.mac == member.mac:  # it may have left and registered anew meanwhile
-            self._answered(message.command, message.answer.name.lower())
+        if (message.command, member.mac) in self._pending:  # it may have left and registered anew meanwhile
+            self._answered(message.command, member.mac, message.answer.name.lower())
 
     def left(self, node: int, now_ns: int) -> None:
         self._hosts.pop(node, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -88,6 +89,29 @@ def test_a_pause_below_the_detection_time_and_a_resume_reach_the_host(
     result = CliRunner().invoke(main, ["pfc", *words])
     assert result.exit_code == 0, result.output
     assert store.told == [{"host": "h1", "classes": classes, "duration_ns": duration_ns}]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"), [("storm", "skipped the classes"), ("", "did not answer"), ("done", "pauses class 3")]
+)
+def test_of_a_host_with_two_interfaces_both_agents_answer(second: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AStore()
+    state = STATE | {"answers": {"1": second} if second else {}}
+    store._members[18] = {"name": "h1", "pfc": [{"class": 3, **ROW}], "pfc_state": state}
+    monkeypatch.setattr(pfc, "open_store", lambda *_: store)
+    monkeypatch.setattr(pfc, "ANSWER_S", 0.2)
+    result = CliRunner().invoke(main, ["pfc", "pause", "--host", "h1", "--classes", "3", "--for", "2ms"])
+    assert words in result.output
+    assert result.exit_code == (second != "done")
+
+
+def test_status_shows_each_interface_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AStore()
+    store._members[18] = store._members[16] | {"mac": "02:00:00:00:00:12"}
+    store._members[16]["mac"] = "02:00:00:00:00:10"
+    monkeypatch.setattr(pfc, "open_store", lambda *_: store)
+    shown = json.loads(CliRunner().invoke(main, ["pfc", "status", "--json"]).output)
+    assert list(shown["hosts"]) == ["h1 (02:00:00:00:00:10)", "h1 (02:00:00:00:00:12)"]
 
 
 def test_status_has_a_row_for_each_class_to_which_anything_happened(

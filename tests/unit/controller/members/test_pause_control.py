@@ -91,6 +91,28 @@ def test_a_command_goes_to_its_host_until_that_answers() -> None:
     assert len(world.sent) == 2
 
 
+def test_a_host_with_two_interfaces_pauses_both_link_partners_and_each_answers_for_itself() -> None:
+    world = World()
+    second = bytes((6, 0, 0, 0, 0, 1))
+    world.nodes["h1 too"] = world.members.register(second, "h1", 10**8, (), "tbf", "", 0).node
+    world.pfc.take({"7": PAUSE}, 0)
+    assert [to for _, to in world.sent] == [MACS["h1"], second]
+    world.report("h1", 7)
+    world.timers.run(25_000_000)
+    assert [to for _, to in world.sent[2:]] == [second]
+    world.report("h1 too", 7, PauseResult.STORM)
+    answers = [world.of(name)["pfc_state"]["answers"] for name in ("h1", "h1 too")]
+    assert answers == [{"7": "done"}, {"7": "storm"}]
+
+
+def test_an_interface_whose_agent_has_no_pfc_is_not_asked_beside_one_that_has() -> None:
+    world = World()
+    world.members.register(bytes((6, 0, 0, 0, 0, 1)), "h1", 10**8, (), "tbf", "", 0)
+    world.report("h1")
+    world.pfc.take({"7": PAUSE}, 0)
+    assert [to for _, to in world.sent] == [MACS["h1"]]
+
+
 def test_a_host_that_never_answers_is_given_up() -> None:
     world = World()
     world.pfc.take({"7": PAUSE}, 0)
