@@ -1,0 +1,1 @@
+"""Flows with admitted deadlines that may send ahead of time."""
