@@ -45,7 +45,7 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.paging import Reassembler
-from protocol.units import MILLISECOND_NS, SECOND_NS
+from protocol.units import SECOND_NS
 from protocol.wire import BODY_MAX
 
 log = logging.getLogger("baton.agent")
@@ -59,6 +59,8 @@ ASK_NS, MOST_ASK_NS = 100_000_000, 3_200_000_000
 second."""
 COMPLAINT_NS = 60 * SECOND_NS
 """For how long what the coordinator says is not logged again."""
+FIRST_FAIL_OPEN_NS = 10 * SECOND_NS
+"""How long a leader may be silent that has not told this yet: nothing is held back for it, and it may speak seldom."""
 OPENING_NS = 5_000_000
 """What waking up and opening every gate may take: begun so long before `fail_open` is over."""
 
@@ -104,7 +106,7 @@ class Membership:
         """The version of the wire that the leader of this epoch chose in its last WELCOME; 0: none yet."""
         self.override = Override.COORDINATE
         self._epoch = 0
-        self.fail_open_ns = 50 * MILLISECOND_NS
+        self.fail_open_ns = FIRST_FAIL_OPEN_NS
         self._addresses: tuple[Address, ...] = config.addresses
         self._unanswered = False
         """Whether the leader has not answered yet to changed addresses."""

@@ -7,7 +7,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.config import AgentConfig
+from agents.membership.answers import REGISTERS_NS
 from agents.membership.lifecycle import State
 from agents.membership.membership import MOST_RETRY_NS, REGISTER_RETRY_NS, VERSION, Membership
 from protocol.key import Key
@@ -113,3 +116,23 @@ def test_a_leader_that_does_not_answer_is_asked_less_and_less_often_and_not_by_a
         assert len(times) < 20 and max(gaps[1:3]) <= 3 * gaps[0] + 4 * REGISTER_RETRY_NS
         assert MOST_RETRY_NS // 2 <= gaps[-1] <= MOST_RETRY_NS + MS
     assert tries[0] != tries[1]
+
+
+def test_a_leader_that_speaks_seldom_may_answer_late_and_an_answer_that_was_lost_is_asked_for_again_before_it_speaks() -> None:
+    world = World()
+    (first,) = world.registers()
+    for now_ns in range(0, 2_000 * MS, MS):  # until its next heartbeat, in a calm fabric
+        world.membership.advance(now_ns)
+    again = world.registers()
+    assert len(again) > 3 and set(again) == {first}
+    world.welcome(first, 2_000 * MS)
+    assert world.membership.member
+
+
+def test_that_no_answer_comes_is_told_of_a_leader_that_speaks_seldom_too(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    for now_ns in range(0, 2 * REGISTERS_NS, 10 * MS):
+        if now_ns % (2_500 * MS) == 0:
+            world.hear(now_ns)
+        world.membership.advance(now_ns)
+    assert caplog.text.count("has not answered host for 10 s") == 1
