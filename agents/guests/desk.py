@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agents.addresses.found import Found
@@ -96,8 +97,8 @@ class Desk:
             raise RequestRefused(Cause.MALFORMED, f"to: {request.target} is not of IPv{source.version}, as {source} is")
         flows = Flows(source, request.target, request.source_port, request.target_port, port)
         if request.verb is Verb.UNMARK:
-            if owner == OPERATOR and flows not in self.marks.held:  # marked before the guest's port was known
-                flows = Flows(source, request.target, request.source_port, request.target_port)
+            if owner == OPERATOR and flows not in self.marks.held:  # marked while the guest was known at another port, or none
+                flows = next((one for one in self.marks.held if replace(one, bridge_port=port) == flows), flows)
             described = self.marks.held[flows].described(flows, now_ns) if flows in self.marks.held else {}
             self.marks.unmark(flows, owner)
             return {"unmarked": described}

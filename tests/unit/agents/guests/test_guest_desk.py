@@ -165,6 +165,17 @@ class TestOperator:
         host.found = Found(ports={ip_address("10.0.0.77"): 9})
         assert "unmarked" in host.operator({"do": "unmark", "from": "10.0.0.77", "to": "10.0.0.9:5432"})
 
+    @pytest.mark.parametrize("ports", [{}, {VM: 7}])
+    def test_what_was_marked_is_unmarked_once_the_guest_has_moved_or_is_not_known(
+        self, host: Host, ports: dict[Address, int]
+    ) -> None:
+        host.operator({**WANTED, "from": "10.0.0.5", "for_ms": 3_600_000})
+        host.operator({**WANTED, "from": "10.0.0.5:80"})
+        host.found = Found(ports=ports)
+        answer = host.operator({"do": "unmark", "from": "10.0.0.5", "to": "10.0.0.9:5432"})
+        assert answer["unmarked"]["for_ms"] == 3_600_000
+        assert list(host.table.marks) == [Flows(VM, SERVER, 80, 5432, 3)]
+
     def test_it_must_say_whose_flows_and_not_the_hosts_own(self, host: Host) -> None:
         assert host.operator(WANTED)["why"].startswith("from: missing")
         assert host.operator({**WANTED, "from": "10.0.0.1"})["refused"] == "foreign"
