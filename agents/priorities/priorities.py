@@ -89,6 +89,8 @@ class Priorities(Part):
             log.warning("flows keep their congestion control: %s", error)
         self._shared = True
         """Whether short flows share the queue of those with deadlines."""
+        self._enforcing = False
+        """Whether gates could be shut at the last look at who waits for permission."""
         self._counts = SizeCounts()
         self._version = UNKNOWN
         self._period_ns = 0
@@ -155,6 +157,7 @@ class Priorities(Part):
     def _update_gated(self) -> None:
         """Tells which destinations wait for permission. While any does, short flows do not share the top queue: behind a gate,
         its bytes count as those of flows with deadlines, which are granted first."""
+        self._enforcing = self._agent.enforcing
         entries = self._directory.entries
         gated = [address for node in filter(self._agent.needs_permission, entries) for address in entries[node]]
         if self._chooser is not None:
@@ -191,6 +194,8 @@ class Priorities(Part):
             log.warning("MCP takes the usual path for %d addresses: there are too many others", left_out)
 
     def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
+        if self._agent.enforcing != self._enforcing:  # the leader is heard again, or the operator's override is off
+            self._update_gated()
         if self._agent.member and (question := self.on_version(message.thresholds_version, now_ns)):
             self._agent.send(question)
 

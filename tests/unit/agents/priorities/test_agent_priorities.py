@@ -24,7 +24,7 @@ from ebpf.libbpf import BpfError
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.bodies.flows.priorities import SIZE_ROW
 from protocol.bodies.groups import GroupsChange
-from protocol.messages import Coflows, Directory, Paths, Regulate, Thresholds, ThresholdsRequest
+from protocol.messages import Coflows, Directory, Heartbeat, Override, Paths, Regulate, Thresholds, ThresholdsRequest
 
 SECOND = 10**9
 MESSAGE = Thresholds(5, SECOND, 3, 3, (10, 20), (5, 9))
@@ -76,7 +76,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Priorities]:
 
     monkeypatch.setattr(priorities, "Tagger", FakeTagger)
     monkeypatch.setattr(priorities, "CongestionControl", refuse)
-    found = Priorities(SimpleNamespace(member=True, idle=True, needs_permission=lambda _: False), "eth0", SECOND)
+    agent = SimpleNamespace(member=True, idle=True, enforcing=True, needs_permission=lambda _: False)
+    found = Priorities(agent, "eth0", SECOND)
     yield found
     found.close()
 
@@ -220,6 +221,16 @@ class TestGates:
         assert chooser.gated == ()
         made.released(2)
         assert tagger(made).short_bytes == [0, SHORT_BYTES]
+
+    def test_who_waits_for_permission_is_known_again_once_a_silent_leader_is_heard(self, made: Priorities) -> None:
+        agent: Any = made._agent
+        agent.needs_permission = lambda _: agent.enforcing
+        made.handlers[Directory](Directory(1, 0, 1, ((17, (IPv4Address("10.0.0.17"),)),)), 0)
+        agent.enforcing = False
+        made.released(1)
+        agent.enforcing = True
+        made.handlers[Heartbeat](Heartbeat(Override.COORDINATE, 1, 1), 2)
+        assert tagger(made).short_bytes == [0, SHORT_BYTES, 0]
 
 
 class FakeControl:
