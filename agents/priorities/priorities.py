@@ -77,6 +77,7 @@ class Priorities(Part):
             BuildError, BpfError: the tagger cannot be built or loaded, with the reason. Nothing has changed then.
         """
         self._agent = agent
+        self._rate_bps = rate_bps
         self._mcp = mcp_settings(rate_bps, MARKING_PACKETS)
         self._tagger = Tagger(interface)
         self._control: CongestionControl | None = None
@@ -107,6 +108,7 @@ class Priorities(Part):
         self._directory = DirectoryCopy()
         self._path_pages: Reassembler[Paths] = Reassembler()
         self._paths: dict[int, McpSettings] = {}
+        self._coflows_version = self._paths_version = UNKNOWN
         self.handlers = {
             Heartbeat: self._on_heartbeat,
             Thresholds: self.on_thresholds,
@@ -126,12 +128,16 @@ class Priorities(Part):
     # -- messages of the coordinator -----------------------------------------------------------------------------------
 
     def new_leader(self, now_ns: int) -> None:
-        """Forgets the previous leader's versions. Thresholds and coflows stay in force until the new leader replaces them."""
-        self._version = self._wanted = UNKNOWN
+        """Forgets the previous leader's versions, and the paths, which go by its numbers of nodes. Thresholds and coflows stay
+        in force until the new leader replaces them."""
+        self._version = self._wanted = self._coflows_version = self._paths_version = UNKNOWN
         self._directory.new_leader()
         self._coflow_counts.again()
         for pages in (self._coflows, self._path_pages):
             pages.clear()
+        self._paths = {}
+        self._configure(mcp_settings(self._rate_bps, MARKING_PACKETS, self._mcp.termination))
+        self._update_paths()
 
     def released(self, now_ns: int) -> None:
         """Notes that no gate waits for permission now."""
@@ -167,8 +173,9 @@ class Priorities(Part):
             self._tagger.set_settings(TaggerSettings(short_bytes=SHORT_BYTES if self._shared else 0))
 
     def _on_paths(self, message: Paths, now_ns: int) -> None:
-        if (pages := self._path_pages.add(message)) is None:
-            return
+        if (pages := self._path_pages.add(message)) is None or message.version < self._paths_version:
+            return  # an older one came late
+        self._paths_version = message.version
         termination = self._mcp.termination
         usual = mcp_settings(message.rate_bps, message.marking_bytes // FRAME_BYTES, termination)
         self._paths = {
@@ -229,7 +236,8 @@ class Priorities(Part):
     def on_coflows(self, message: Coflows, now_ns: int) -> None:
         """Takes a page of the order of coflows; sets their queues once all pages are here."""
         pages = self._coflows.add(message)
-        if pages is not None:
+        if pages is not None and message.version >= self._coflows_version:  # else an older one came late
+            self._coflows_version = message.version
             queues = {coflow: queue for page in pages for coflow, queue in page.entries}
             self._tagger.set_coflows(queues)
             self._ordered = bool(queues)

@@ -266,6 +266,24 @@ class TestPaths:
         slow = control.paths[at[17]]
         assert control.paths.keys() == {at[17]} and (slow.link_bps, slow.marking_packets) == (10**7, 10)
 
+    def test_another_leader_numbers_the_nodes_anew_and_until_it_tells_paths_all_are_usual(self, made: Priorities) -> None:
+        made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
+        moved, other = map(IPv4Address, ("10.0.0.1", "10.0.0.2"))
+        made.handlers[Directory](Directory(1, 0, 1, ((16, (other,)), (17, (moved,)))), 0)
+        made.handlers[Paths](Paths(9, 0, 1, 10**8, 30_280, ((17, 10**7, 15_140),)), 0)
+        made.new_leader(1)
+        made.handlers[Directory](Directory(1, 0, 1, ((16, (moved,)), (17, (other,)))), 1)
+        assert control.paths == {} and control.common[-1] == priorities.mcp_settings(SECOND, 20)
+        made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ((16, 10**7, 15_140),)), 1)
+        assert control.paths.keys() == {moved} and control.common[-1].link_bps == 10**8
+
+    def test_an_older_state_that_comes_late_does_not_replace_a_newer_one(self, made: Priorities) -> None:
+        made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
+        for version in (2, 1):
+            made.handlers[Paths](Paths(version, 0, 1, version * 10**8, 30_280, ()), 0)
+            made.on_coflows(Coflows(version, 0, 1, ((version, 3),)), 0)
+        assert control.common[-1].link_bps == 2 * 10**8 and tagger(made).coflows == {2: 3}
+
     def test_thresholds_change_the_termination_and_keep_the_path(self, made: Priorities) -> None:
         made._control = control = FakeControl()  # type: ignore[assignment]  # the kernel's is not there
         made.handlers[Paths](Paths(1, 0, 1, 10**8, 30_280, ()), 0)
