@@ -103,18 +103,22 @@ class Parts:
                     self._mishaps.note("a part's descriptor", error, now_ns)
 
     def new_leader(self, now_ns: int) -> None:
-        """Tells every part that a leader with a higher epoch was heard."""
+        """Tells every part that a leader with a higher epoch was heard. Raises an expected error once all were told."""
         self._touched = True
-        for part in self._parts:
-            with self._mishaps.surviving(type(part).__name__, now_ns):
-                part.new_leader(now_ns)
+        with ExitStack() as telling:
+            for part in reversed(self._parts):
+                telling.callback(self._tell, part, part.new_leader, now_ns)
 
     def released(self, now_ns: int) -> None:
-        """Tells every part that everything is open."""
+        """Tells every part that everything is open. Raises an expected error once all were told."""
         self._touched = True
-        for part in self._parts:
-            with self._mishaps.surviving(type(part).__name__, now_ns):
-                part.released(now_ns)
+        with ExitStack() as telling:
+            for part in reversed(self._parts):
+                telling.callback(self._tell, part, part.released, now_ns)
+
+    def _tell(self, part: Part, told: Callable[[int], None], now_ns: int) -> None:
+        with self._mishaps.surviving(type(part).__name__, now_ns):
+            told(now_ns)
 
     def repair(self) -> list[str]:
         """Has every part restore what another program removed; the lines to log."""

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from agents.config import AgentConfig
 from agents.kernel.netlink import NetlinkError
@@ -321,11 +321,12 @@ class Membership:
         self._ask_groups_ns, self._groups_tries = None, 0
         before = self.state
         self._lifecycle.on(Event.NEW_LEADER)
-        self._release(now_ns)
-        self._parts.new_leader(now_ns)
-        self._keeper.regulate(frozenset(), now_ns)  # the new leader says anew which destinations need permission
-        if before is not State.REGISTERING:  # else the next try is due anyway
-            self._register(now_ns)
+        with ExitStack() as beginning:  # with this leader, whatever the kernel refuses
+            if before is not State.REGISTERING:  # else the next try is due anyway
+                beginning.callback(self._register, now_ns)
+            beginning.callback(self._keeper.regulate, frozenset(), now_ns)  # it says anew which destinations need permission
+            beginning.callback(self._parts.new_leader, now_ns)
+            self._release(now_ns)
 
     def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
         before = self.state
@@ -382,9 +383,11 @@ class Membership:
             self._keeper.enforce(now_ns)
 
     def _release(self, now_ns: int) -> None:
-        self._keeper.release()
-        self._rules.release()
-        self._parts.released(now_ns)
+        """Opens everything; raises what the kernel refused, once all the rest is done."""
+        with ExitStack() as opening:
+            opening.callback(self._parts.released, now_ns)
+            opening.callback(self._rules.release)
+            self._keeper.release()
 
     def leave(self, now_ns: int) -> None:
         """Opens every gate and takes leave of the leader: the agent stops."""

@@ -7,6 +7,7 @@ takes the messages to the coordinator.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from contextlib import ExitStack
 
 from agents.permission.conditions import Condition
 from agents.permission.counters import Counters, keep_sample
@@ -110,16 +111,19 @@ class Gatekeeper:
             self._close_gates(self.regulated)
 
     def release(self) -> None:
-        """Opens every gate at once: membership ended, the leader is silent, or the operator set the override."""
+        """Opens every gate at once: membership ended, the leader is silent, or the operator set the override. Raises what the
+        kernel refused, once all the rest is done."""
         was_enforcing, self.enforcing = self.enforcing, False
-        for destination in self.regulated:
-            self._gates.open_gate(destination)
-        if self.regulated:
-            self._gates.wake_queues()
-        if was_enforcing:
-            keep_sample(self.counters.released_ns, self._clock())
-        for destination in list(self.regulated):
-            self._forget(destination)
+        with ExitStack() as ending:
+            for destination in self.regulated:
+                ending.callback(self._forget, destination)
+            if was_enforcing:
+                ending.callback(lambda: keep_sample(self.counters.released_ns, self._clock()))
+            with ExitStack() as opening:
+                if self.regulated:
+                    opening.callback(self._gates.wake_queues)
+                for destination in self.regulated:
+                    opening.callback(self._gates.open_gate, destination)
 
     def created(self, destination: int, now_ns: int) -> None:
         """Closes the new gate of a regulated destination; its queue was created just now."""

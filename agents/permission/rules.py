@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from enum import Enum, auto
 from typing import Protocol
 
@@ -161,15 +162,17 @@ class Rules:
         self.unblock(rule, [queue for queue, limits in self._limits.items() if rule in limits])
 
     def release(self) -> None:
-        """Removes all rules: every queue that they restricted opens at once."""
+        """Removes all rules: every queue that they restricted opens at once. Raises what the kernel refused, once all the rest
+        is done."""
         self.changed.update(range(CLASSES))
         self._limits.clear()
         freed = list(self.restricted)
         self.restricted.clear()
-        for destination in freed:
-            self._on_freed(destination)
-        if freed:
-            self.wake_queues()
+        with ExitStack() as opening:
+            if freed:
+                opening.callback(self.wake_queues)
+            for destination in reversed(freed):
+                opening.callback(self._on_freed, destination)
 
     def map_classes(self, classes: Mapping[int, int], rule: Rule = Rule.PAUSE) -> None:
         """Replaces the classes that one rule gives destinations; others have the default class. A week's class (`Rule.WEEK`)

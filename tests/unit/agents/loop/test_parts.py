@@ -127,3 +127,25 @@ def test_parts_that_are_closed_twice_hear_it_once() -> None:
     parts.close()
     parts.close()
     assert one.heard == ["closed"]
+
+
+def test_every_part_is_told_of_a_new_leader_and_of_a_release_though_the_kernel_refuses_another_something() -> None:
+    class Refused(Recorder):
+        def new_leader(self, now_ns: int) -> None:
+            raise OSError("refused")
+
+        released = new_leader
+
+    class Told(Recorder):
+        def new_leader(self, now_ns: int) -> None:
+            self.heard.append("new leader")
+
+        def released(self, now_ns: int) -> None:
+            self.heard.append("released")
+
+    told = Told()
+    parts, _ = settled(Refused(), told)
+    for tell in (parts.released, parts.new_leader):
+        with pytest.raises(OSError, match="refused"):
+            tell(0)
+    assert told.heard == ["released", "new leader"]

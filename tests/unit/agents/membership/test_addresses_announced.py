@@ -136,3 +136,26 @@ def test_that_no_answer_comes_is_told_of_a_leader_that_speaks_seldom_too(caplog:
             world.hear(now_ns)
         world.membership.advance(now_ns)
     assert caplog.text.count("has not answered host for 10 s") == 1
+
+
+def test_a_gate_that_the_kernel_refuses_to_open_does_not_keep_the_rules_or_the_last_leaders_numbers() -> None:
+    done: list[str] = []
+
+    class Refusing(Anything):
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            told = name in ("released", "new_leader", "regulate")
+            return (lambda *_: done.append(name)) if told else super().__getattr__(name)
+
+        def release(self) -> None:
+            done.append("release")
+            if done.count("release") == 1:
+                raise OSError("there is no such qdisc")
+
+    world = World()
+    world.welcome(world.registers()[0], MS)
+    world.membership._keeper = world.membership._rules = world.membership._parts = Refusing()  # type: ignore[assignment]
+    world.registers()
+    with pytest.raises(OSError, match="no such qdisc"):
+        world.membership.new_leader(2, 2 * MS)
+    assert done == ["release", "release", "released", "new_leader", "regulate"]
+    assert len(world.registers()) == 1 and world.membership.state is State.REGISTERING

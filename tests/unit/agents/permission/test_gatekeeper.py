@@ -1,5 +1,6 @@
 """The gatekeeper's gates: they let pass what slots and rates grant, when these begin, and no longer than they last."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,28 @@ def test_an_unregulated_gate_stays_open() -> None:
     bench = Bench(16)
     assert bench.gates.at(17).credit == OPEN
     assert bench.gates.at(16).credit == 0
+
+
+def test_a_gate_that_the_kernel_refuses_to_open_keeps_no_other_shut_and_no_slot_shuts_one_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(16, 17, 18)
+    for node in (16, 17, 18):
+        bench.gates.at(node).queue = 100_000
+        bench.grant(node, node, 0, 4 * MS, 24_000)
+    opened = bench.gates.open_gate
+
+    def refuse(node: int) -> None:
+        if node == 17:
+            raise OSError("there is no such qdisc")
+        opened(node)
+
+    monkeypatch.setattr(bench.gates, "open_gate", refuse)
+    with pytest.raises(OSError, match="no such qdisc"):
+        bench.keeper.release()
+    assert [bench.gates.at(node).passed for node in (16, 18)] == [100_000, 100_000]
+    bench.to(5 * MS)
+    assert [bench.gates.at(node).credit > 0 for node in (16, 18)] == [True, True]
 
 
 def test_a_slot_waits_for_its_start_and_passes_its_bytes_only() -> None:

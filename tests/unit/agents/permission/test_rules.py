@@ -110,6 +110,20 @@ class TestChanges:
         rules.unblock(Rule.PAUSE, [16, 17])
         assert gates.taken() == []
 
+    def test_a_release_opens_all_that_the_kernel_lets_it_open(self) -> None:
+        gates = FakeGates()
+
+        def freed(destination: int) -> None:
+            if destination == 16:
+                raise OSError("there is no such qdisc")
+            gates.open_gate(destination)
+
+        rules = Rules(gates, on_freed=freed)
+        rules.block(Rule.QUEUE, [16, 17])
+        with pytest.raises(OSError, match="no such qdisc"):
+            rules.release()
+        assert gates.at(17).credit == OPEN and gates.wakeups == 1
+
     def test_a_release_opens_all_that_was_restricted_and_forgets_every_rule(self, rules: Rules, gates: Recorder) -> None:
         rules.block(Rule.PAUSE, [16])
         rules.limit(Rule.QUEUE, 17, MBIT)
