@@ -69,6 +69,8 @@ class PfcPart(Part):
         self._blocked: frozenset[int] = frozenset()
         self._nodes: dict[int, int] = {}
         self._commands: deque[int] = deque(maxlen=COMMANDS_KEPT)
+        self._newest: dict[int, int] = {}
+        """The newest command about each class: an earlier one that was lost, and is repeated, must not undo it."""
         self._command, self._answer = 0, PauseResult.DONE
         self._report_ns = 0
         self._due_ns: int | None = None
@@ -134,7 +136,8 @@ class PfcPart(Part):
         self._report(now_ns)
 
     def _execute(self, message: PfcPause, now_ns: int) -> PauseResult:
-        classes = classes_of(message.classes)
+        classes = [one for one in classes_of(message.classes) if self._newest.get(one, -1) < message.command]
+        self._newest |= dict.fromkeys(classes, message.command)
         if not message.duration_ns:
             self._send(self.originated.resume(classes, now_ns))
             return PauseResult.DONE
@@ -202,6 +205,7 @@ class PfcPart(Part):
         self._nodes = {}
         self._agent.rules.map_classes({}, Rule.PAUSE)
         self._commands.clear()
+        self._newest.clear()
         self._command, self._answer = 0, PauseResult.DONE
 
     def released(self, now_ns: int) -> None:
