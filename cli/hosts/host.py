@@ -55,16 +55,19 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
             raise KeyFileError("NAME: it is empty; name the host as operators should know it")
         if "/" in name or ">" in name or any(map(str.isspace, name)):
             raise KeyFileError(f"NAME: {name!r} has a slash, a '>' or white space; name the host as operators should know it")
-        addresses = tuple(map(_mac, macs))
+        addresses = tuple(dict.fromkeys(map(_mac, macs)))
         made = Master.load(key).enroll(name)
         again = False
 
         def add(enrolments: Enrolments) -> None:
             nonlocal again
             again = any(one.name == name for _, one in enrolments.valid())
+            _check_free(enrolments, name, addresses)  # with what the store knows, too
             enrolments.add(made.enrolment, name, addresses, int(time.time()))
 
-        _check_free(key, name, addresses)
+        known = Enrolments()
+        known.merge(EnrolmentFile(key).read())
+        _check_free(known, name, addresses)
         if changes := new_beside(key).exists():
             Master.load(new_beside(key))  # one that can't be read is told before anything is written
         host_file.save(made, out)
@@ -85,10 +88,8 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
         click.echo("no store was reached: other controllers learn the addresses when Baton runs here")
 
 
-def _check_free(key: Path, name: str, addresses: tuple[str, ...]) -> None:
-    """Raises KeyFileError: the list of hosts is damaged or full, or one of the addresses is reserved for another host."""
-    known = Enrolments()
-    known.merge(EnrolmentFile(key).read())
+def _check_free(known: Enrolments, name: str, addresses: tuple[str, ...]) -> None:
+    """Raises KeyFileError: the list of hosts is full, or one of the addresses is reserved for another host."""
     known.check_room()
     for address in addresses:
         if (owner := known.reserved(bytes.fromhex(address.replace(":", "")))) not in (None, name):

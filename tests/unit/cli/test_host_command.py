@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
+from cli.hosts import host
 from cli.main import main
+from controller.members.enrolments import Enrolments
 from protocol.key import Key
 from protocol.key_files import new_beside
 from protocol.keys import host_file
@@ -44,6 +47,25 @@ def test_an_address_is_reserved_for_one_host(key: Path, tmp_path: Path) -> None:
     assert run(key, "enroll", "h1", "--out", str(tmp_path / "newer"), *mac)[0] == 0
     run(key, "revoke", "h1")
     assert run(key, "enroll", "h2", "--out", str(tmp_path / "h2"), *mac)[0] == 0
+
+
+def test_an_address_that_another_controller_gave_out_is_reserved_too(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That controller's list is in the store, and not beside the key here."""
+    theirs = Enrolments()
+    theirs.add(Master.load(key).enroll("h1").enrolment, "h1", ("02:00:00:00:00:01",), 1)
+    store = Mock()
+    store.commands.hosts.return_value = theirs.document()
+    monkeypatch.setattr(host, "open_store", lambda *_: store)
+    code, text = run(key, "enroll", "h2", "--out", str(tmp_path / "h2"), "--mac", "02:00:00:00:00:01")
+    assert code == 1 and "--mac 02:00:00:00:00:01: is reserved for h1" in text and not (tmp_path / "h2").exists()
+    store.commands.change_hosts.assert_not_called()
+
+
+def test_an_address_that_is_given_twice_is_one(key: Path, tmp_path: Path) -> None:
+    run(key, "enroll", "h1", "--out", str(tmp_path / "h1"), "--mac", "02:00:00:00:00:01", "--mac", "02:00:00:00:00:01")
+    assert run(key, "list")[1].count("02:00:00:00:00:01") == 1
 
 
 def test_where_the_list_of_hosts_is_damaged_no_host_file_is_written(key: Path, tmp_path: Path) -> None:
