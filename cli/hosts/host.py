@@ -55,6 +55,8 @@ def enroll(name: str, macs: tuple[str, ...], out: Path | None, key: Path, run_di
             raise KeyFileError("NAME: it is empty; name the host as operators should know it")
         if "/" in name or ">" in name or any(map(str.isspace, name)):
             raise KeyFileError(f"NAME: {name!r} has a slash, a '>' or white space; name the host as operators should know it")
+        if name in (".", ".."):  # its file in the directory of the new key could not be written
+            raise KeyFileError(f"NAME: {name!r} is a directory's; name the host as operators should know it")
         addresses = tuple(dict.fromkeys(map(_mac, macs)))
         made = Master.load(key).enroll(name)
         again = False
@@ -223,5 +225,8 @@ def save_next(key: Path, hosts: dict[bytes, str]) -> None:
         raise KeyFileError(f"{directory}: {error.strerror}; make room and try again") from None
     for salt, name in hosts.items():
         file = directory / name.replace("/", "_")
-        file.unlink(missing_ok=True)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise KeyFileError(f"{file}: {error.strerror}; remove it, or revoke the keys of {name}, and try again") from None
         host_file.save(master.enroll(name, salt), file)

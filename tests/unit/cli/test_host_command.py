@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.hosts import host
 from cli.main import main
 from controller.members.enrolments import Enrolments
-from protocol.key import Key
+from protocol.key import Key, KeyFileError
 from protocol.key_files import new_beside
 from protocol.keys import host_file
 from protocol.keys.hosts import Master
@@ -138,6 +138,15 @@ def test_while_the_master_key_changes_a_host_gets_both_files(key: Path, tmp_path
     now, later = host_file.load(tmp_path / "h1"), host_file.load(tmp_path / "key.new.d" / "h1")
     assert later.fingerprint == Key.load(new_beside(key)).fingerprint != now.fingerprint
     assert later.name == now.name and later.enrolment[:8] == now.enrolment[:8] and later.secret != now.secret
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_no_host_has_the_name_of_a_directory(key: Path, tmp_path: Path, name: str) -> None:
+    code, text = run(key, "enroll", name, "--out", str(tmp_path / "h"))
+    assert code == 1 and f"NAME: {name!r} is a directory's" in text and not (tmp_path / "h").exists()
+    Key.generate(new_beside(key))
+    with pytest.raises(KeyFileError, match="revoke the keys of"):  # it may have been enrolled before
+        host.save_next(key, {bytes(8): name})
 
 
 def test_a_key_that_could_not_be_noted_is_not_given_out(key: Path, tmp_path: Path) -> None:
