@@ -16,7 +16,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from controller.store.layout import Client
-from controller.store.url import SentinelUrl, is_of_sentinels, redacted
+from controller.store.url import SentinelUrl, check_host, is_of_sentinels, redacted
 
 
 def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | None = None) -> Client:
@@ -36,7 +36,9 @@ def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | No
         health = {} if url.startswith("unix:") else {"health_check_interval": 5}
         options |= {"redis_connect_func": connected, **health}
     if not is_of_sentinels(url):
-        return redis.Redis.from_url(url, **options)
+        client: Client = redis.Redis.from_url(url, **options)
+        _check(client.connection_pool)
+        return client
     where = SentinelUrl.parse(url)
     secured: dict[str, Any] = {"ssl": True, "ssl_ca_certs": where.ssl_ca_certs, "ssl_check_hostname": True} if where.tls else {}
     asking = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": Retry(NoBackoff(), 0), **secured}
@@ -44,6 +46,17 @@ def connect(url: str, *, timeout_s: float, connected: Callable[[Any], None] | No
     sentinel: Any = Sentinel(list(where.sentinels), sentinel_kwargs={**asking, "decode_responses": True})  # type: ignore[no-untyped-call]
     login = {"username": where.user, "password": where.password}
     return sentinel.master_for(where.service, db=where.database, **login, **secured, **options)
+
+
+def _check(pool: Any) -> None:  # noqa: ANN401 -- redis-py's
+    """Raises ValueError: no connection can be made with what the URL says. redis-py would find out at the first use."""
+    check_host(pool.connection_kwargs.get("host") or "")
+    try:
+        pool.connection_class(**pool.connection_kwargs)  # does not connect
+    except TypeError as error:
+        raise ValueError(f"the option {str(error).rpartition(' ')[2]} is unknown") from None
+    except RedisError as error:
+        raise ValueError(str(error)) from None
 
 
 def has_moved(client: Client, connection: Any) -> bool:  # noqa: ANN401 -- redis-py's

@@ -110,8 +110,17 @@ def _check_plain(value: str) -> None:
         port = 0
     if port == 0:
         raise ValueError(f"{redacted(value)!r} names no port from 1 to 65535")
+    check_host(place.hostname or "")
     if not re.fullmatch("/?[0-9]*", place.path):
         raise ValueError(f"{redacted(value)!r} does not end with the number of a database")
+
+
+def check_host(name: str) -> None:
+    """Raises ValueError: no host can have this name; to look it up would be an error of Python's own."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"{name!r} can't be the name of a host") from None
 
 
 def redacted(url: str) -> str:
@@ -133,4 +142,5 @@ def _address(text: str, url: str) -> tuple[str, int]:
         raise ValueError(f"{redacted(url)!r}: {text!r} is not a host and a port")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{redacted(url)!r}: {text!r} is not a host and a port")
+    check_host(host)
     return host, int(port)

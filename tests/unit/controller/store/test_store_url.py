@@ -60,3 +60,16 @@ class TestCheck:
         with pytest.raises(StoreUnavailable, match=r"\*\*\*") as unavailable:
             Connection(url)
         assert "topsecret" not in f"{caught.value} {unavailable.value}"
+
+    @pytest.mark.parametrize("host", ["a..b", "a" * 64, "h\udcff"])
+    @pytest.mark.parametrize("url", ["redis://{}:6379/0", "rediss://{}:6379/0", "redis+sentinel://{}/baton"])
+    def test_a_name_that_no_host_can_have_is_told_at_once(self, url: str, host: str) -> None:
+        with pytest.raises(ValueError, match="can't be the name of a host"):
+            check(url.format(host))
+        with pytest.raises(StoreUnavailable, match="can't be the name of a host"):
+            Connection(url.format(host))
+
+    @pytest.mark.parametrize("url", ["redis://h:1/0?speed=9", "unix:///run/r.sock?speed=9"])
+    def test_an_option_that_redis_has_not_is_told_at_once(self, url: str) -> None:
+        with pytest.raises(StoreUnavailable, match="the option 'speed' is unknown"):
+            Connection(url)
