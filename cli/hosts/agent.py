@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from ipaddress import ip_address
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import click
@@ -101,24 +102,13 @@ def agent(
     The agent finds the addresses of the interface, of the bridge that it is a port of, and of the VMs behind that bridge, and
     follows their changes.
     """
-    from agents.addresses.found import routable
     from agents.config import AgentConfig, usual_realtime
-    from agents.guests.flows import unmapped
     from agents.run import run
     from topology.units import parse_link_rate
 
-    if guests is not None and not priorities:
-        raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
-    if cgroup is not None:
-        _check_cgroup(cgroup, priorities)
+    check_priorities(priorities, guests, cgroup)
     rate_bps = named("--rate", rate, parse_link_rate) or _told_rate_bps(interface)
-    try:
-        addresses = tuple(unmapped(ip_address(text)) for text in address)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
-    if strange := next((one for one in addresses if not routable(one)), None):
-        says = f"{strange} is not the address of one host that others reach; write one such as 10.0.0.1"
-        raise click.BadParameter(says, param_hint="--address")
+    addresses = read_addresses(address)
     if statistics is not None and not statistics.absolute().parent.is_dir():
         raise click.BadParameter(f"{statistics.parent} is no directory; make it first", param_hint="--statistics")
     if os.geteuid() == 0:  # anyone else is told to be root
@@ -151,11 +141,29 @@ def agent(
     sys.exit(run(config))
 
 
-def _check_cgroup(cgroup: Path, priorities: bool) -> None:
-    if not priorities:
+def check_priorities(priorities: bool, guests: int | None, cgroup: Path | None) -> None:
+    """Ends the command with an error where an option needs --priorities, or --cgroup names none."""
+    if guests is not None and not priorities:
+        raise click.UsageError("--guests: needs --priorities, by which flows are tagged")
+    if cgroup is not None and not priorities:
         raise click.UsageError("--cgroup: needs --priorities, by which the agent chooses a congestion control")
-    if not (cgroup / "cgroup.procs").exists():
+    if cgroup is not None and not (cgroup / "cgroup.procs").exists():
         raise click.BadParameter(f"{cgroup} is no cgroup; name a directory of cgroup version 2", param_hint="--cgroup")
+
+
+def read_addresses(texts: Iterable[str]) -> tuple[IPv4Address | IPv6Address, ...]:
+    """The addresses of --address. Ends the command with an error: one is none that other hosts reach."""
+    from agents.addresses.found import routable
+    from agents.guests.flows import unmapped
+
+    try:
+        addresses = tuple(unmapped(ip_address(text)) for text in texts)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write one such as 10.0.0.1", param_hint="--address") from None
+    if strange := next((one for one in addresses if not routable(one)), None):
+        says = f"{strange} is not the address of one host that others reach; write one such as 10.0.0.1"
+        raise click.BadParameter(says, param_hint="--address")
+    return addresses
 
 
 def _check_writable(option: str, directory: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +114,9 @@ def _units(
         named("--rate", rate, parse_link_rate)
         arguments = ["--rate", rate, "--key", str(key), *more]
         chosen = _chosen(["--interface", interface, *arguments])
+        for option, given in (("interface", interface), ("rate", rate), ("key", key)):
+            if chosen[option] != given:
+                raise click.UsageError(f"--{option} is given twice, here and behind --; leave the latter out")
         places = [] if chosen["statistics"] is None else [_apart("--statistics", chosen["statistics"]).parent]
         if (run_dir := _apart("--run-dir", chosen["run_dir"])) != RUN_DIR:
             run_dirs.append(run_dir)
@@ -125,8 +127,8 @@ def _units(
             arguments=arguments,
             writable=(key.parent, RUNNING.directory.parent, *map(Path.resolve, places)),
             run_dir=run_dir.resolve(),
-            priorities="--priorities" in more,
-            guests=_hears_guests(more),
+            priorities=chosen["priorities"],
+            guests=bool(chosen["guests"]),
         )
     if role in ("controller", "both"):
         places, run_dir, netns = [], RUN_DIR, False
@@ -145,9 +147,12 @@ def _units(
 def _chosen(arguments: list[str]) -> dict[str, Any]:
     """What `baton agent` reads of its arguments. Ends the command with an error, as it would, for what it cannot read: its unit
     would start it for ever."""
-    from cli.hosts.agent import agent
+    from cli.hosts.agent import agent, check_priorities, read_addresses
 
-    return agent.make_context("agent", arguments).params
+    chosen = agent.make_context("agent", arguments).params
+    check_priorities(chosen["priorities"], chosen["guests"], chosen["cgroup"])
+    read_addresses(chosen["address"])
+    return chosen
 
 
 def _apart(option: str, path: Path) -> Path:
@@ -155,15 +160,6 @@ def _apart(option: str, path: Path) -> Path:
     if not path.is_absolute() or path.parent == Path("/"):
         raise click.UsageError(f"{option}: {path} is no place for a unit; name a whole path, such as /var/lib/baton/NAME")
     return path
-
-
-def _hears_guests(arguments: tuple[str, ...]) -> bool:
-    """Whether these arguments of `baton agent` open its UDP port."""
-    for argument, following in pairwise((*arguments, "")):
-        name, _, value = argument.partition("=")
-        if name == "--guests":
-            return (value or following) != "0"
-    return False
 
 
 def _loaded(config: Path) -> Config | None:

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli.machine.unit_files import MARK, UnitFile, agent, command, controller, escaped, quoted, users
-from cli.machine.units import _hears_guests
 from cli.main import main
 from controller.config.schema import UsersSection
 from ebpf.build import RUNNING
@@ -78,8 +77,6 @@ def test_more_is_given_only_to_who_needs_it() -> None:
     hears = fields(agent(BATON, interface="eth1", arguments=["--priorities", "--guests"], writable=(), guests=True))
     assert hears["RestrictAddressFamilies"].split() == ["AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_INET", "AF_INET6"]
     assert "IPAddressDeny" not in hears
-    assert _hears_guests(("--priorities", "--guests")) and _hears_guests(("--guests=7000", "--priorities"))
-    assert not _hears_guests(("--guests", "0")) and not _hears_guests(("--guests=0",)) and not _hears_guests(("--priorities",))
     elsewhere = fields(controller(BATON, config=Path("/b.yaml"), writable=(), netns=True))
     assert "CAP_SYS_ADMIN" in elsewhere["CapabilityBoundingSet"]
     assert elsewhere["RestrictNamespaces"] == "net"
@@ -176,6 +173,11 @@ class TestTheCommand:
             (("--interface", "e", "--rate", "10gbit", "--", "--prioritties"), "'--prioritties'"),
             (("--interface", "e", "--rate", "10gbit", "--", "--gate", "red"), "'--gate'"),
             (("--interface", "e", "--rate", "10gbit", "--", "more"), "more"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--interface", "f"), "--interface is given twice"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--rate", "1gbit"), "--rate is given twice"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--key", "/k/h1"), "--key is given twice"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--guests"), "--guests: needs --priorities"),
+            (("--interface", "e", "--rate", "10gbit", "--", "--address", "h1"), "--address: 'h1'"),
         ],
     )
     def test_what_an_agent_needs_is_asked_for(self, words: tuple[str, ...], says: str, tmp_path: Path) -> None:
@@ -202,6 +204,18 @@ class TestTheCommand:
         found = writable(words, tmp_path / "baton-agent@e.service")
         assert found >= {"-/etc/baton", f"-{tmp_path}/agent", f"-{tmp_path}/log"}
         assert (tmp_path / "agent").is_dir()
+
+    @pytest.mark.parametrize(
+        ("words", "hears"),
+        [
+            (("--guests",), True), (("--guests=7000",), True), (("--guests", "0", "--guests", "7000"), True),
+            (("--guests", "0"), False), (("--guests=0",), False), ((), False),
+        ],
+    )  # fmt: skip
+    def test_an_agent_that_hears_guests_sees_the_internet(self, words: tuple[str, ...], hears: bool) -> None:
+        words = ("--role", "agent", "--interface", "e", "--rate", "10gbit", "--dry-run", "--", "--priorities", *words)
+        done = CliRunner().invoke(main, ["install-units", *words])
+        assert done.exit_code == 0 and ("IPAddressDeny" in done.output) is not hears, done.output
 
     def test_nothing_more_is_writable_than_that(self, tmp_path: Path) -> None:
         words = ["install-units", "--role", "both", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
