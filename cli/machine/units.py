@@ -76,14 +76,16 @@ def install_units(
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     files = {directory / unit.name: unit.text for unit in units}
-    if not dry_run:
-        for path in run_dirs:
-            _make(path)
     makes = ""
     if role != "agent":
         path = (USERS if directory == UNITS else directory) / users().name
         files[path] = users().text
         makes = f"systemd-sysusers {path} && "
+    if not dry_run:
+        for path in files:  # all of them before one is written
+            _check_own(path)
+        for path in run_dirs:
+            _make(path)
     for path, text in files.items():
         if dry_run:
             click.echo(f"# {path}\n{text}")
@@ -180,13 +182,20 @@ def _make(path: Path) -> None:
         raise click.ClickException(f"{path}: {error.strerror}; run as root, or name another run directory") from None
 
 
-def _write(path: Path, text: str) -> None:
+def _check_own(path: Path) -> None:
     from cli.machine.unit_files import MARK
 
     try:
+        strange = path.exists() and not path.read_bytes().startswith(MARK.encode())
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}; run as root, or give another --directory") from None
+    if strange:
+        raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
         path.parent.mkdir(exist_ok=True)
-        if path.exists() and not path.read_bytes().startswith(MARK.encode()):
-            raise click.ClickException(f"{path}: was not made by this command; move it away, or give another --directory")
         fresh = path.with_suffix(".new")
         try:
             fresh.write_text(text, encoding="utf-8")

@@ -152,6 +152,14 @@ class TestTheCommand:
             assert "was not made by this command; " in done.output
             assert path.read_bytes() == others
 
+    def test_where_one_file_is_a_strangers_none_is_written(self, tmp_path: Path) -> None:
+        stranger = tmp_path / "baton-controller.service"
+        stranger.write_text("[Service]\n")
+        words = ["install-units", "--interface", "e", "--rate", "10gbit", "--directory", str(tmp_path)]
+        done = CliRunner().invoke(main, [*words, "--", "--run-dir", f"{tmp_path}/run"])
+        assert done.exit_code == 1 and f"{stranger}: was not made by this command" in done.output
+        assert list(tmp_path.iterdir()) == [stranger]
+
     def test_where_it_cannot_write_it_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
