@@ -19,6 +19,8 @@ from webui.settings import DEFAULT_USERS
 if TYPE_CHECKING:
     from webui.access.accounts import Accounts
 
+MOST_BYTES = 65_536
+"""Read of standard input: more than the longest password."""
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 
 _file: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
@@ -42,8 +44,10 @@ def user() -> None:
 def add_user(name: str, password_stdin: bool, file: Path) -> None:
     """Add the user NAME, or give NAME a new password; all sessions of NAME end."""
     if password_stdin:
+        if sys.stdin is None:
+            raise click.UsageError("--password-stdin: standard input is closed; give the password there")
         try:
-            password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
+            password = sys.stdin.buffer.readline(MOST_BYTES).decode().rstrip("\r\n")
         except UnicodeDecodeError:
             raise click.ClickException("standard input: the password is not UTF-8 text; write it as such") from None
     elif not _at_terminal():

@@ -132,6 +132,13 @@ class TestTheCommands:
         assert done.returncode == 2 and done.stdout == "" and not file.exists()
         assert "--password-stdin" in done.stderr and done.stderr.count("\n") == 1
 
+    @pytest.mark.parametrize(("source", "says"), [("<&-", "standard input is closed"), ("</dev/zero", "password")])
+    def test_where_no_password_comes_that_is_told_in_one_line(self, file: Path, source: str, says: str) -> None:
+        words = [sys.executable, "-m", "cli.main", "user", "add", "ann", "--password-stdin", "--file", str(file)]
+        limited = ["sh", "-c", f'ulimit -v 4000000; exec "$@" {source}', "sh", *words]  # KiB: no machine is used up
+        done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode and says in done.stderr and done.stderr.count("\n") == 1 and not file.exists()
+
     def test_a_password_may_end_as_lines_do_elsewhere(self, file: Path) -> None:
         assert run("user", "add", "ann", "--password-stdin", "--file", str(file), given=PASSWORD + "\r\n")[0] == 0
         assert Accounts(file).is_password("ann", PASSWORD)
