@@ -372,9 +372,12 @@ def counters(message: Message) -> Iterator[Counters]:
 
 
 def refusals(message: Message) -> dict[Cause, int]:
-    """Reads a reply with the counters of the rules that drop: packets by cause. Its entries are `entries.Raw`."""
+    """Reads a reply with the counters of the rules that drop: packets by cause. Its entries are `entries.Raw`. A counter that
+    a switch does not have is all ones (5.8), and left out."""
     counts: dict[Cause, int] = {}
     for each in message.body:
+        if each.packet_count == NOT_COUNTED:
+            continue
         try:
             cause = Cause(each.cookie & 0xFFFF)
         except ValueError:
