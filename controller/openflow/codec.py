@@ -18,7 +18,7 @@ from controller.openflow.intake import entries
 from controller.openflow.intake.hosts import PortRef, Request
 from controller.openflow.intake.lldp import Doubt, Lldp
 from controller.openflow.intake.takeover import Reading
-from controller.openflow.metering import Counters
+from controller.openflow.metering import Counters, DropRule
 from controller.openflow.roles import Claim, Role
 from controller.openflow.tables.flowtable import Cause, Change, Flow, FlowKey, Match, Ports
 from controller.openflow.tables.forwarding import ALL_BUT_GROUPS, ASKING_MAC, ETH_ARP, ETH_CONTROL, ETH_LLDP
@@ -371,10 +371,10 @@ def counters(message: Message) -> Iterator[Counters]:
             yield Counters(each.port_no, received, rx_bytes, sent, tx_bytes, dropped, at_ns)
 
 
-def refusals(message: Message) -> dict[Cause, int]:
-    """Reads a reply with the counters of the rules that drop: packets by cause. Its entries are `entries.Raw`. A counter that
+def refusals(message: Message) -> dict[DropRule, int]:
+    """Reads a reply with the counters of the rules that drop: packets by rule. Its entries are `entries.Raw`. A counter that
     a switch does not have is all ones (5.8), and left out."""
-    counts: dict[Cause, int] = {}
+    counts: dict[DropRule, int] = {}
     for each in message.body:
         if each.packet_count == NOT_COUNTED:
             continue
@@ -382,7 +382,7 @@ def refusals(message: Message) -> dict[Cause, int]:
             cause = Cause(each.cookie & 0xFFFF)
         except ValueError:
             continue  # another controller's flow
-        counts[cause] = counts.get(cause, 0) + each.packet_count
+        counts[DropRule(cause, each.key)] = each.packet_count
     return counts
 
 

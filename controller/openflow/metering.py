@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from controller.openflow.intake.hosts import PortRef
@@ -130,30 +131,40 @@ def _steady(told: Load, now: Load) -> bool:
     )
 
 
+class DropRule(NamedTuple):
+    """A rule of one switch that drops frames; `key` tells it from others of the same cause."""
+
+    cause: Cause
+    key: bytes = b""
+
+
+RULES_MAX = 256
+"""Rules of one switch whose counters are kept: there is one for each cause, and a few for each coordinator."""
+
+
 class RefusalMeter:
-    """Adds up dropped frames by cause over all switches, though a rule's counter starts at 0 whenever the rule is put again."""
+    """Adds up dropped frames by cause over all switches, though a rule's counter starts at 0 whenever the rule is put again,
+    and ends with the rule."""
 
     def __init__(self) -> None:
-        self._last: dict[int, Mapping[Cause, int]] = {}
-        self._parts: dict[int, Counter[Cause]] = {}  # of answers whose last part is still to come
+        self._last: dict[int, Mapping[DropRule, int]] = {}
+        self._parts: dict[int, dict[DropRule, int]] = {}  # of answers whose last part is still to come
         self.totals: dict[Cause, int] = dict.fromkeys((cause for cause in Cause if cause), 0)
 
-    def read(self, dpid: int, counts: Mapping[Cause, int], *, more: bool = False) -> dict[Cause, int]:
+    def read(self, dpid: int, counts: Mapping[DropRule, int], *, more: bool = False) -> dict[Cause, int]:
         """Takes new counters of a switch; returns the frames dropped since the last reading, for causes with any. `more`:
         further parts of this answer follow (7.3.5), and count together."""
-        if more or dpid in self._parts:
-            self._parts.setdefault(dpid, Counter()).update(counts)
-            if more:
-                return {}
-            counts = self._parts.pop(dpid)
-        before = self._last.get(dpid, {})
-        self._last[dpid] = counts
-        new: dict[Cause, int] = {}
-        for cause, count in counts.items():
-            if grown := _grown(before.get(cause, 0), count):
-                new[cause] = grown
-                self.totals[cause] += grown
-        return new
+        told = self._parts.setdefault(dpid, {})
+        told.update(islice(counts.items(), RULES_MAX - len(told)))
+        if more:
+            return {}
+        before, self._last[dpid] = self._last.get(dpid, {}), self._parts.pop(dpid)
+        new: Counter[Cause] = Counter()
+        for rule, count in told.items():
+            new[rule.cause] += _grown(before.get(rule, 0), count)
+        for cause, grown in (+new).items():
+            self.totals[cause] += grown
+        return dict(+new)
 
     def named(self) -> dict[str, int]:
         """The totals by the causes' names in lower case, as they are published."""

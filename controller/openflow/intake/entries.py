@@ -45,6 +45,11 @@ class Raw(bytes):
         """Of a flow entry."""
         return int.from_bytes(self[32:40])
 
+    @property
+    def key(self) -> bytes:
+        """Of a flow entry that drops: what identifies it, as table, priority and match do."""
+        return self[2:3] + self[12:14] + self[_ENTRY.size :]
+
     @classmethod
     def parser(cls, buffer: bytes, offset: int) -> Self:
         """As the frameworks' parsers of entries."""

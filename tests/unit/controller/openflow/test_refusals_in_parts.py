@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from controller.openflow.metering import RefusalMeter
+from controller.openflow.metering import DropRule, RefusalMeter
 from controller.openflow.tables.flowtable import Cause
 
-PARTS = ({Cause.CONTROL_OFF_PATH: 100}, {Cause.BLOCKED_PORT: 7}, {Cause.CONTROL_OFF_PATH: 40})
+OFF_PATH, OTHER_GROUP, BLOCKED = (
+    DropRule(Cause.CONTROL_OFF_PATH, b"1"), DropRule(Cause.CONTROL_OFF_PATH, b"2"), DropRule(Cause.BLOCKED_PORT)
+)  # fmt: skip
+PARTS = ({OFF_PATH: 100}, {BLOCKED: 7}, {OTHER_GROUP: 40})
 
 
-def told(meter: RefusalMeter, *parts: dict[Cause, int]) -> list[dict[Cause, int]]:
+def told(meter: RefusalMeter, *parts: dict[DropRule, int]) -> list[dict[Cause, int]]:
     return [meter.read(1, part, more=at + 1 < len(parts)) for at, part in enumerate(parts)]
 
 
@@ -16,7 +19,7 @@ def test_the_parts_of_an_answer_count_together() -> None:
     meter = RefusalMeter()
     assert told(meter, *PARTS) == [{}, {}, {Cause.CONTROL_OFF_PATH: 140, Cause.BLOCKED_PORT: 7}]
     assert told(meter, *PARTS) == [{}, {}, {}]
-    assert told(meter, {Cause.CONTROL_OFF_PATH: 145, Cause.BLOCKED_PORT: 7}) == [{Cause.CONTROL_OFF_PATH: 5}]
+    assert told(meter, {OFF_PATH: 105, OTHER_GROUP: 40, BLOCKED: 7}) == [{Cause.CONTROL_OFF_PATH: 5}]
     assert meter.totals[Cause.CONTROL_OFF_PATH] == 145
 
 

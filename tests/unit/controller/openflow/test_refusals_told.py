@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from controller.openflow.codec import MAGIC, NOT_COUNTED, refusals
 from controller.openflow.intake.entries import Raw
+from controller.openflow.metering import RULES_MAX, DropRule, RefusalMeter
 from controller.openflow.tables.flowtable import Cause
 
 
@@ -18,4 +19,19 @@ def entry(cause: Cause, packets: int, priority: int = 100) -> Raw:
 
 def test_a_rule_whose_frames_a_switch_does_not_count_has_dropped_none() -> None:
     body = [entry(Cause.FORGED_COORDINATOR, NOT_COUNTED), entry(Cause.CONTROL_OFF_PATH, 3)]
-    assert refusals(SimpleNamespace(body=body)) == {Cause.CONTROL_OFF_PATH: 3}
+    assert RefusalMeter().read(1, refusals(SimpleNamespace(body=body))) == {Cause.CONTROL_OFF_PATH: 3}
+
+
+def test_frames_that_one_rule_dropped_are_not_told_again_when_another_one_of_the_same_cause_is_removed() -> None:
+    meter = RefusalMeter()
+    ours, standbys = entry(Cause.FORGED_COORDINATOR, 5, priority=200), entry(Cause.FORGED_COORDINATOR, 3, priority=201)
+    assert meter.read(1, refusals(SimpleNamespace(body=[ours, standbys]))) == {Cause.FORGED_COORDINATOR: 8}
+    assert meter.read(1, refusals(SimpleNamespace(body=[ours]))) == {}
+    assert meter.totals[Cause.FORGED_COORDINATOR] == 8
+
+
+def test_a_switch_that_tells_rules_without_end_fills_no_memory() -> None:
+    meter = RefusalMeter()
+    for at in range(2 * RULES_MAX):
+        meter.read(1, {DropRule(Cause.BLOCKED_PORT, bytes([at % 256, at // 256])): 1}, more=True)
+    assert meter.read(1, {}) == {Cause.BLOCKED_PORT: RULES_MAX}
