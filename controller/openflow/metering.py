@@ -171,6 +171,5 @@ class RefusalMeter:
         return {cause.name.lower(): count for cause, count in self.totals.items()}
 
     def forget(self, dpid: int) -> None:
-        """Forgets a switch that has disconnected; its counters start at 0 when it connects again."""
-        self._last.pop(dpid, None)
+        """A switch has disconnected. It keeps its table meanwhile, and the rules that it has afterwards count on."""
         self._parts.pop(dpid, None)

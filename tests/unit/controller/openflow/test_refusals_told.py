@@ -35,3 +35,13 @@ def test_a_switch_that_tells_rules_without_end_fills_no_memory() -> None:
     for at in range(2 * RULES_MAX):
         meter.read(1, {DropRule(Cause.BLOCKED_PORT, bytes([at % 256, at // 256])): 1}, more=True)
     assert meter.read(1, {}) == {Cause.BLOCKED_PORT: RULES_MAX}
+
+
+def test_what_a_switch_dropped_before_its_connection_ended_is_not_told_again_when_it_is_back() -> None:
+    meter, rule = RefusalMeter(), DropRule(Cause.FORGED_COORDINATOR)
+    assert meter.read(1, {rule: 5}) == {Cause.FORGED_COORDINATOR: 5}
+    meter.forget(1)
+    assert meter.read(1, {rule: 6}) == {Cause.FORGED_COORDINATOR: 1}
+    meter.forget(1)
+    assert meter.read(1, {rule: 2}) == {Cause.FORGED_COORDINATOR: 2}  # it has lost its table
+    assert meter.totals[Cause.FORGED_COORDINATOR] == 8
