@@ -64,6 +64,7 @@ class LocalSwitches:
         text = what.to_json()
         if self._connection is not None and text == self._told:
             return
+        self._told = text
         try:
             if self._connection is None:
                 self._connection = self._started() if self._path is None else self._called(self._path)
@@ -71,7 +72,6 @@ class LocalSwitches:
                 self._heard = self._connection.dup()
                 self._heard.setblocking(False)
                 self._rest = b""
-            self._told = text
             self._connection.sendall(text.encode() + b"\n")
             self._trouble = ""
         except OSError as error:
@@ -96,7 +96,7 @@ class LocalSwitches:
 
     @property
     def lost(self) -> bool:
-        """Whether the keeper has gone, so that it must be told again."""
+        """Whether the keeper has gone, or was not there, so that it must be told again."""
         return bool(self._told) and self._connection is None
 
     def _hang_up(self) -> None:
