@@ -58,6 +58,10 @@ class Publisher:
             self._fabric_told = False
             self._news()
 
+    def disown_fabric(self) -> None:
+        """Another publishes the fabric from now on. When we do again, what we published before is not what the store has."""
+        self._fabric, self._fabric_told = None, True
+
     def ports(self, parts: Parts) -> None:
         """Has the load of the ports published (the document in parts)."""
         self._ports = parts

@@ -87,6 +87,7 @@ class StoreClient:
 
     def disown_documents(self) -> None:
         """Another leads: if the store loses our documents, the leader's are the right ones."""
+        self.publisher.disown_fabric()
         if self._store is not None:
             self._store.connection.disown("fabric", "ports")
 

@@ -136,3 +136,16 @@ def test_an_error_ends_neither_the_talk_with_the_store_nor_the_wait_for_another_
     turns = iter([True] * 3 + [False])
     world.client.listen(lambda: next(turns))
     assert len(subscribed) == 3
+
+
+def test_who_leads_again_publishes_a_fabric_that_is_as_before_since_another_has_published_meanwhile() -> None:
+    published: list[object] = []
+    store = FakeStore()
+    store.publish_parts = lambda _, parts: published.append(parts["fabric"])  # type: ignore[attr-defined]
+    world = World(store)
+    for _ in range(2):
+        world.client.publisher.fabric({"fabric": 1})
+        world.client.turn(0.0)
+        world.client.disown_documents()
+        assert not world.client.publisher.unpublished
+    assert published == [1, 1]
