@@ -90,7 +90,7 @@ class Hosts:
         """`counts` counts refusals by name; `moved` hears of a host and where it was."""
         self.by_mac: dict[str, Host] = {}
         self._owners: dict[str, str] = {}  # by address: who used it last
-        self._at: Counter[PortRef] = Counter()
+        self._at: dict[PortRef, set[str]] = {}  # the MAC addresses at each port that has any
         self._new: dict[PortRef, Budget] = {}
         self._questions: dict[str, _Question] = {}
         self._held: dict[tuple[str, PortRef], int] = {}
@@ -123,7 +123,7 @@ class Hosts:
         elsewhere meanwhile, its old place is asked as ever."""
         known = self.by_mac.get(host.mac)
         if known is None or known.at != host.at:
-            if self._at[host.at] >= self._per_port + (AGENTS_PER_PORT if host.speaks_control else 0):
+            if self._count(host.at) >= self._per_port + (AGENTS_PER_PORT if host.speaks_control else 0):
                 return False
             if known is not None:
                 self._forget([known])
@@ -148,7 +148,7 @@ class Hosts:
             if question.to == at:
                 del self._questions[mac]
                 self.by_mac[mac] = replace(self.by_mac[mac], asked=False)
-        return self._forget([host for host in self.by_mac.values() if host.at == at])
+        return self._forget([self.by_mac[mac] for mac in self._at.get(at, ())])
 
     def applied(self, seen_ns: int) -> None:
         """The switches were sent the tables for what was known at `seen_ns`: they copy the frames of whoever was asked then."""
@@ -184,7 +184,7 @@ class Hosts:
             if question.copied_ns is not None and read_until_ns - max(question.copied_ns, present_ns) >= MOVE_NS:
                 del self._questions[mac]
                 self._forget([host])
-                if self._at[question.to] < self._per_port:
+                if self._count(question.to) < self._per_port:
                     self._moved(host, question.to)
                     self._put(replace(host, at=question.to, asked=False))
                 changed = True
@@ -206,7 +206,7 @@ class Hosts:
 
     def _has_room(self, at: PortRef, now_ns: int, control: bool) -> bool:
         most = self._per_port + (AGENTS_PER_PORT if control else 0)
-        if self._at[at] >= most:
+        if self._count(at) >= most:
             text = f"shows more than {most} addresses; further ones are not learnt, and frames to them are flooded"
         elif not self._new.setdefault(at, Budget(NEW_PER_S, NEW_AT_ONCE)).take(now_ns):
             text = f"shows more than {NEW_PER_S} new addresses a second; they are learnt more slowly"
@@ -215,6 +215,10 @@ class Hosts:
         self._counts["hosts_not_learnt"] += 1
         self._tell("hosts_not_learnt", "warning", at, text)
         return False
+
+    def _count(self, at: PortRef) -> int:
+        """How many hosts are at a port."""
+        return len(self._at.get(at, ()))
 
     def _ask(self, host: Host, to: PortRef, now_ns: int) -> bool:
         """A known host's address is seen elsewhere: asks whether it is still where it was."""
@@ -253,7 +257,7 @@ class Hosts:
     def _put(self, host: Host) -> bool:
         before = self.by_mac.get(host.mac)
         if before is None:
-            self._at[host.at] += 1
+            self._at.setdefault(host.at, set()).add(host.mac)
             self._owners.update(dict.fromkeys(host.addresses, host.mac))
         self.by_mac[host.mac] = host
         return before != host
@@ -261,11 +265,12 @@ class Hosts:
     def _forget(self, hosts: list[Host]) -> bool:
         for host in hosts:
             del self.by_mac[host.mac]
-            self._at[host.at] -= 1
+            self._at[host.at].remove(host.mac)
+            if not self._at[host.at]:
+                del self._at[host.at]
             self._questions.pop(host.mac, None)
             for address in host.addresses:
                 self._owners.pop(address, None)
-        self._at = +self._at
         return bool(hosts)
 
     def _take_address(self, address: str, mac: str) -> None:
