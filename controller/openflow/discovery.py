@@ -191,7 +191,9 @@ class Discovery:
     def admits(self, at: PortRef, lldp: bool, now_ns: int) -> bool:
         """Whether a frame that a switch passes on is read. A port beyond its budget is muted, but for a link's."""
         switch, state = self._switches.get(at.dpid), self._switches.state(at)
-        if not self._budgets.switch_has_room(at.dpid, len(switch.ports) if switch else 0, now_ns):
+        if switch is None:  # its frames count once its ports are known
+            return False
+        if not self._budgets.switch_has_room(at.dpid, len(switch.ports), now_ns):
             self._hosts.crowded(at.dpid, now_ns)
         if state is None or self._budgets.is_muted(at, lldp):
             return False
