@@ -9,9 +9,11 @@ from controller.openflow.intake.budget import Budget
 
 FRAMES_PER_S, FRAMES_AT_ONCE = 2_000, 2_000
 """How many frames (packet-ins) of one switch the application takes. A switch with meters sends fewer."""
-STATISTICS_KB_PER_S, STATISTICS_KB_AT_ONCE = 512, 16_384
-"""How many kilobytes a switch may tell of itself: once a table of 64,000 entries, as the takeover takes, and then counters of
-thousands of ports."""
+STATISTICS_BYTES_PER_S, STATISTICS_BYTES_AT_ONCE = 1 << 20, 1 << 24
+"""How much a switch may tell of itself: once a table of 64,000 entries, as the takeover takes, and then the counters of
+thousands of ports. It is asked for those of 5,000 ports a second (POLL_PER_PORT_S of controller/app.py)."""
+STATISTICS_LEAST = 128
+"""Bytes that each part of an answer counts at least: as the counters of one port."""
 HANDSHAKE_NS = 10_000_000_000
 """Within which a switch must have described itself."""
 
@@ -28,7 +30,7 @@ class Stream:
         self._greeted = self._described = False
         self._begun_ns = begun_ns
         self._frames = Budget(FRAMES_PER_S, FRAMES_AT_ONCE)
-        self._statistics = Budget(STATISTICS_KB_PER_S, STATISTICS_KB_AT_ONCE)
+        self._statistics = Budget(STATISTICS_BYTES_PER_S, STATISTICS_BYTES_AT_ONCE)
         self.malformed: Counter[str] = Counter()
         """Messages dropped, by what was wrong with them."""
         self.frames_dropped = 0
@@ -81,7 +83,7 @@ class Stream:
         if messages.is_packet_in(message) and not self._frames.take(now_ns):
             self.frames_dropped += 1
             return b""
-        if messages.is_statistics(message) and not self._statistics.take(now_ns, 1 + len(message) // 1024):
+        if messages.is_statistics(message) and not self._statistics.take(now_ns, max(STATISTICS_LEAST, len(message))):
             self.malformed["more statistics than we take"] += 1
             return b""
         return message

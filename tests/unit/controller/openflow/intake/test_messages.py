@@ -166,6 +166,17 @@ class TestStream:
         assert dict(stream.malformed) == {"more statistics than we take": 1_000 - taken}
         assert stream.feed(multipart(4, bytes(112)), 10_000_000), "counters are taken again soon"
 
+    @pytest.mark.parametrize(("ports_a_part", "polls"), [(584, 1_200), (1, 60)])
+    def test_the_counters_of_thousands_of_ports_are_taken_as_often_as_they_are_asked_for(
+        self, ports_a_part: int, polls: int
+    ) -> None:
+        stream, ports = Stream(0), 2_336
+        stream.feed(HELLOS[0] + FEATURES, 0)
+        answer = multipart(4, bytes(112 * ports_a_part)) * (ports // ports_a_part)
+        for poll in range(polls):
+            stream.feed(answer, poll * ports * 200_000)  # 0.2 ms for each port
+            assert not stream.malformed
+
     def test_frames_are_bounded_and_nothing_else_is(self) -> None:
         stream, frame, echo = Stream(0), SEEDS[5], message(messages.ECHO_REQUEST)
         stream.feed(HELLOS[0] + FEATURES, 0)
