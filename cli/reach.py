@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ import click
 
 from controller.supervision import runstate
 from controller.supervision.runstate import DEFAULT_RUN_DIR, NothingUp
+from protocol.bodies.text import printable
 
 if TYPE_CHECKING:
     from controller.store.store import Store
@@ -46,3 +48,18 @@ def open_store(run_dir: Path, url: str | None) -> Store:
         return Store(url)
     except (NothingUp, StoreUnavailable) as error:
         raise click.ClickException(str(error)) from None
+
+
+@contextmanager
+def using_store() -> Iterator[None]:
+    """A block, or a function, that uses the store. Ends the command with an error where the store is away, or a document there
+    is not as this Baton writes it."""
+    from controller.store.store import StoreUnavailable
+
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        lacks = printable(f"what the store holds lacks something ({type(error).__name__}: {error})")
+        raise click.ClickException(f"{lacks}; upgrade the older Baton, or see `baton status --json`") from None

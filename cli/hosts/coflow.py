@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, using_store
 from cli.values import named
 from protocol.bodies.text import printable
 from protocol.units import MILLISECOND_NS
@@ -131,16 +131,12 @@ def close(run_dir: Path, store: str | None, id_: int) -> None:
 
 @coflow.command("list")
 @store_options
+@using_store()
 def list_(run_dir: Path, store: str | None) -> None:
     """Show the open coflows in their order: the queue of each, what its place goes by, and whether its deadline is kept."""
-    from controller.store.store import StoreUnavailable
-
     shared = open_store(run_dir, store)
-    try:
-        found, now_ns = shared.coflows(), shared.time_ns()
-        told = {entry["id"]: (at, entry) for at, entry in enumerate((shared.status() or {}).get("coflow_order", ()))}
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
+    found, now_ns = shared.coflows(), shared.time_ns()
+    told = {entry["id"]: (at, entry) for at, entry in enumerate((shared.status() or {}).get("coflow_order", ()))}
     if not found:
         click.echo("no coflow is open")
         return
@@ -194,11 +190,11 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
 @contextmanager
 def _client(store: Store) -> Iterator[CoflowClient]:
     from controller.coflows.client import CoflowClient, NotOpen
-    from controller.store.store import StoreUnavailable
 
     try:
-        yield CoflowClient(store)
-    except (StoreUnavailable, NotOpen) as error:
+        with using_store():
+            yield CoflowClient(store)
+    except NotOpen as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.hosts.pfc_view import UNTOLD, is_told
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, using_store
 from cli.values import operator
 from protocol.bodies.pfc import class_mask, classes_of
 from protocol.pfc import CLASSES
@@ -80,15 +80,11 @@ def resume(host: str, classes: int, run_dir: Path, store: str | None) -> None:
 @pfc.command()
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@using_store()
 def status(run_dir: Path, store: str | None, as_json: bool) -> None:
     """Show each host's counters: pauses received, sent and refused, paused time, storms."""
-    from controller.store.store import StoreUnavailable
-
     shared = open_store(run_dir, store)
-    try:
-        leader, members = shared.status(), shared.members()
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
+    leader, members = shared.status(), shared.members()
     hosts = _by_interface([member for member in members.values() if member.get("pfc")])
     if as_json:
         found = {name: {"classes": member["pfc"], **member.get("pfc_state", {})} for name, member in hosts.items()}
@@ -99,21 +95,17 @@ def status(run_dir: Path, store: str | None, as_json: bool) -> None:
         show((leader or {}).get("pfc"), hosts)
 
 
+@using_store()
 def _command(store: Store, host: str, classes: int, duration_ns: int) -> None:
     """Sends a command to a host's agent and waits for the result. Raises ClickException: it can't be carried out."""
-    from controller.store.store import StoreUnavailable
-
-    try:
-        leader = store.status()
-        if leader is None:
-            raise click.ClickException("no coordinator is running now, so the host can't be reached; see `baton status`")
-        _check(leader, store.members(), host, classes, duration_ns)
-        number = store.commands.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
-        what = f"pause {_named(classes)} for {duration_ns / 1e6:g} ms" if duration_ns else f"resume {_named(classes)}"
-        store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=operator())
-        answer = _answer(store, host, number)
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
+    leader = store.status()
+    if leader is None:
+        raise click.ClickException("no coordinator is running now, so the host can't be reached; see `baton status`")
+    _check(leader, store.members(), host, classes, duration_ns)
+    number = store.commands.publish_pfc_command({"host": host, "classes": classes, "duration_ns": duration_ns})
+    what = f"pause {_named(classes)} for {duration_ns / 1e6:g} ms" if duration_ns else f"resume {_named(classes)}"
+    store.publish_event("audit", "info", f"pfc: {host} is to {what}", by=operator())
+    answer = _answer(store, host, number)
     if problem := ANSWERS.get(answer, answer):
         raise click.ClickException(f"{host}: {problem}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, using_store
 from cli.values import named, operator
 from protocol.pfc import CLASSES
 
@@ -41,6 +41,7 @@ def _queue_options(command: Any) -> Any:  # noqa: ANN401 -- a command, as click 
 @click.option("--until", "end", metavar="TIME", help="End after this time, such as 2s.  [default: never]")
 @click.option("--rate", metavar="RATE", help="The highest rate, such as 10mbit.  [default: the link's]")
 @store_options
+@using_store()
 def add(
     host: str,
     destination: str | None,
@@ -52,7 +53,6 @@ def add(
     store: str | None,
 ) -> None:
     """Add a condition; without times and rate, free the queue."""
-    from controller.store.store import StoreUnavailable
     from topology.units import parse_duration, parse_rate
 
     begin_ns, end_ns = named("--from", begin, parse_duration), named("--until", end, parse_duration)
@@ -62,69 +62,56 @@ def add(
     if end_ns is not None and end_ns <= (begin_ns or 0):
         raise click.BadParameter("not after --from; write a longer time", param_hint="--until")
     opened = open_store(run_dir, store)
-    try:
-        name = _checked(opened, host, destination, priority, rate_bps or 0)
-        now_ns = opened.time_ns()
-        condition = {
-            "number": 0,
-            "from_ns": None if begin_ns is None else now_ns + begin_ns,
-            "until_ns": None if end_ns is None else now_ns + end_ns,
-            "rate_bps": rate_bps or 0,
-        }
+    name = _checked(opened, host, destination, priority, rate_bps or 0)
+    now_ns = opened.time_ns()
+    condition = {
+        "number": 0,
+        "from_ns": None if begin_ns is None else now_ns + begin_ns,
+        "until_ns": None if end_ns is None else now_ns + end_ns,
+        "rate_bps": rate_bps or 0,
+    }
 
-        def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
-            if begin_ns is None and end_ns is None and rate_bps is None:
-                return None, "is free"
-            known = known or []
-            number = max((other["number"] for other in known), default=0) + 1
-            return [*known, condition | {"number": number}], f"has condition {number}"
+    def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
+        if begin_ns is None and end_ns is None and rate_bps is None:
+            return None, "is free"
+        known = known or []
+        number = max((other["number"] for other in known), default=0) + 1
+        return [*known, condition | {"number": number}], f"has condition {number}"
 
-        done = _change(opened, host, name, make)
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(done)
+    click.echo(_change(opened, host, name, make))
 
 
 @queue.command()
 @_queue_options
 @click.option("--number", type=int, help="The condition's number in `baton queue list`.  [default: all]")
 @store_options
+@using_store()
 def remove(
     host: str, destination: str | None, priority: int | None, number: int | None, run_dir: Path, store: str | None
 ) -> None:
     """Remove a condition, or all; a queue without conditions is paused."""
-    from controller.store.store import StoreUnavailable
-
     opened = open_store(run_dir, store)
-    try:
-        name = _checked(opened, host, destination, priority, 0)
+    name = _checked(opened, host, destination, priority, 0)
 
-        def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
-            known = known or []
-            if number is not None and all(condition["number"] != number for condition in known):
-                says = f"{_named(name)} of {host} has no condition {number}; see `baton queue list --host {host}`"
-                raise click.BadParameter(says, param_hint="--number")
-            left = [condition for condition in known if number is not None and condition["number"] != number]
-            return left, f"has {len(left)} condition{'s' * (len(left) > 1)} left" if left else "is paused"
+    def make(known: list[Any] | None) -> tuple[list[Any] | None, str]:
+        known = known or []
+        if number is not None and all(condition["number"] != number for condition in known):
+            says = f"{_named(name)} of {host} has no condition {number}; see `baton queue list --host {host}`"
+            raise click.BadParameter(says, param_hint="--number")
+        left = [condition for condition in known if number is not None and condition["number"] != number]
+        return left, f"has {len(left)} condition{'s' * (len(left) > 1)} left" if left else "is paused"
 
-        done = _change(opened, host, name, make)
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(done)
+    click.echo(_change(opened, host, name, make))
 
 
 @queue.command(name="list")
 @click.option("--host", metavar="H", help="Show only this host's queues.")
 @store_options
+@using_store()
 def list_(host: str | None, run_dir: Path, store: str | None) -> None:
     """Show every queue that is not free, with its conditions."""
-    from controller.store.store import StoreUnavailable
-
     opened = open_store(run_dir, store)
-    try:
-        hosts, now_ns, members = opened.commands.queues() or {}, opened.time_ns(), _members(opened)
-    except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
+    hosts, now_ns, members = opened.commands.queues() or {}, opened.time_ns(), _members(opened)
     if host is not None:
         _check_known("--host", host, {*members, *hosts})
     shown = {name: queues for name, queues in sorted(hosts.items()) if host in (None, name)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.hosts.host import next_directory, save_next
-from cli.reach import open_store, store_options
+from cli.reach import open_store, store_options, using_store
 from cli.values import FILE, Number, operator
 from controller.members.enrolments import EnrolmentFile, Enrolments
 from controller.processes.waiting import wait_until
@@ -58,6 +58,7 @@ def generate(file: Path) -> None:
 @click.option("--force", is_flag=True, help="Go on without members that do not follow; they send freely until they have it.")
 @click.option("--cancel", is_flag=True, help="Cancel the change and keep the old key.")
 @store_options
+@using_store()
 def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, store: str | None) -> None:
     """Change the key of a running fabric, without a gap. FILE is the key's file on this controller.
 
@@ -65,8 +66,6 @@ def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, st
     its key; copy each host's file to its host, beside the one there and with .new at the end of its name. Then call this again,
     as often as it names members that are missing. All first take both keys, then send with the new, then drop the old.
     """
-    from controller.store.store import StoreUnavailable
-
     shared = open_store(run_dir, store)
     try:
         if cancel:
@@ -75,7 +74,7 @@ def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, st
             _go_on(shared, file, wait, force)
         else:
             _begin(shared, file)
-    except (KeyFileError, StoreUnavailable) as error:
+    except KeyFileError as error:
         raise click.ClickException(str(error)) from None
 
 
