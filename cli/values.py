@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 import os
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ class Picture(click.Path):
         return path
 
 
+OPTIONS = {
+    "name": "--name", "deadline_ms": "--deadline (ms)", "size_bytes": "--size (bytes)", "for_ms": "--for (ms)",
+    "flows": "--flow",
+}  # fmt: skip
+"""By field of a flow's or a coflow's: the option that gives it."""
 FILE = File()
 PICTURE = Picture()
 SEED = click.IntRange(0, 2**32 - 1)
@@ -92,3 +98,9 @@ def named(option: str, text: str | None, parse: Callable[[str], int]) -> int | N
         return None if text is None else parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
+
+
+def of_option(text: str) -> str:
+    """What is said of a field, as said of the option that gives it."""
+    field = re.split(r"\W", text, maxsplit=1)[0]
+    return OPTIONS.get(field, field) + text[len(field) :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.reach import open_store, store_options, using_store
-from cli.values import named
+from cli.values import named, of_option
 from protocol.bodies.text import printable
 from protocol.units import MILLISECOND_NS
 from topology.fabric import natural
@@ -19,9 +18,6 @@ from topology.fabric import natural
 if TYPE_CHECKING:
     from controller.coflows.client import CoflowClient
     from controller.store.store import Store
-
-OPTIONS = {"name": "--name", "deadline_ms": "--deadline (ms)", "size_bytes": "--size (bytes)", "flows": "--flow"}
-"""By field of a coflow's: the option that gives it."""
 
 
 @click.group()
@@ -57,16 +53,10 @@ def open_(
         try:
             opened = client.open(name, deadline_ms=deadline_ms, size_bytes=size_bytes, flows=known)
         except ValueError as error:
-            raise _refusal(error) from None
+            raise click.UsageError(of_option(str(error))) from None
     click.echo(opened.id)
     if opened.verdict is not None and opened.verdict.deadline != "admitted":
         click.echo(f"deadline {opened.verdict.deadline}: {opened.verdict.why}", err=True)
-
-
-def _refusal(error: ValueError) -> click.UsageError:
-    """An error about a field, as one about the option that gives it."""
-    field = re.split(r"\W", text := str(error), maxsplit=1)[0]
-    return click.UsageError(OPTIONS.get(field, field) + text[len(field) :])
 
 
 def _flows(store: Store, texts: tuple[str, ...], option: str) -> list[tuple[str, str, int]]:
@@ -181,7 +171,7 @@ def run_(run_dir: Path, store: str | None, size: str | None, id_: int, command: 
     try:
         flow = FlowMark(named("--size", size, parse_size))
     except ValueError as error:
-        raise _refusal(error) from None
+        raise click.UsageError(of_option(str(error))) from None
     if part.deadline_ns is None:
         run_marked(command, own)
     run_marked(command, flow, deadline_ns=max(1, part.deadline_ns), late=own)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.reach import Command
+from cli.values import named, of_option
 from protocol.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -55,14 +56,11 @@ def mark(
     if size is None and deadline is None:
         raise click.UsageError("nothing to mark; give --size, --deadline or both")
     fields: dict[str, Any] = {"do": "mark", "to": target}
-    try:
-        if size is not None:
-            fields["size_bytes"] = parse_size(size)
-        if deadline is not None:
-            fields["deadline_ms"] = -(-parse_duration(deadline) // MILLISECOND_NS)
-        fields["for_ms"] = -(-parse_duration(duration) // MILLISECOND_NS)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    if (size_bytes := named("--size", size, parse_size)) is not None:
+        fields["size_bytes"] = size_bytes
+    for option, text, field in (("--deadline", deadline, "deadline_ms"), ("--for", duration, "for_ms")):
+        if (duration_ns := named(option, text, parse_duration)) is not None:
+            fields[field] = -(-duration_ns // MILLISECOND_NS)
     told = _ask(fields, source, agent, run_dir, interface)["marked"]
     click.echo(_described(told))
 
@@ -115,7 +113,7 @@ def _ask(fields: dict[str, Any], source: str | None, agent: str | None, run_dir:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if "refused" in answer:
-        raise click.ClickException(str(answer.get("why", answer["refused"])))
+        raise click.ClickException(of_option(str(answer.get("why", answer["refused"]))))
     return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.values import named
+from cli.values import named, of_option
 from protocol.units import MILLISECOND_NS
 
 
@@ -27,5 +27,5 @@ def mark(size: str | None, deadline: str | None, command: tuple[str, ...]) -> No
     try:
         flow = FlowMark(size_bytes, None if deadline_ns is None else -(-deadline_ns // MILLISECOND_NS))
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(of_option(str(error))) from None
     run_marked(command, flow)

@@ -404,6 +404,11 @@ def test_an_agent_takes_the_usual_priority_for_its_processors_unless_told(
     [
         (("mark", "--deadline", "20", "--", "true"), "--deadline"),
         (("mark", "--size", "-5MB", "--", "true"), "--size"),
+        (("mark", "--deadline", "5s", "--", "true"), "--deadline (ms) is 5000"),
+        (("mark", "--size", "0", "--", "true"), "--size (bytes) must be above 0"),
+        (("flow", "mark", "--to", "10.0.0.1", "--deadline", "5"), "--deadline"),
+        (("flow", "mark", "--to", "10.0.0.1", "--size", "5kb"), "--size"),
+        (("flow", "mark", "--to", "10.0.0.1", "--size", "5KB", "--for", "3"), "--for"),
         (("coflow", "open", "--deadline", "5"), "--deadline"),
         (("queue", "add", "--host", "h1", "--rate", "5"), "write the unit, such as 5Mbit"),
         (("queue", "add", "--host", "h1", "--from", "5"), "--from"),
