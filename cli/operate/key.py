@@ -66,8 +66,11 @@ def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, st
     its key; copy each host's file to its host, beside the one there and with .new at the end of its name. Then call this again,
     as often as it names members that are missing. All first take both keys, then send with the new, then drop the old.
     """
+    if cancel and force:
+        raise click.UsageError("--cancel waits for every member, which --force would leave behind; give one of them")
     shared = open_store(run_dir, store)
     try:
+        _check_rotation(shared)
         if cancel:
             _cancel(shared, file, wait)
         elif _is_begun(shared, file):
@@ -78,13 +81,18 @@ def rotate(file: Path, wait: float, force: bool, cancel: bool, run_dir: Path, st
         raise click.ClickException(str(error)) from None
 
 
+def _check_rotation(store: Store) -> None:
+    """Ends the command where the last step can't be read: to begin anew would take hosts back to a key that others may have
+    dropped, and what is under way can't be cancelled."""
+    store.commands.rotation()
+    if any(line.startswith("rotation ") for line in store.connection.unread.lines()):
+        remedy = "if no change of the key is under way, delete the key baton:rotation there, and run this again"
+        raise click.ClickException(f"the last step of a change in the store can't be read; {remedy}")
+
+
 def _is_begun(store: Store, file: Path) -> bool:
     """Whether a change to the key in FILE.new is under way, or one to the key that has just replaced FILE."""
     known = store.commands.rotation()
-    if any(line.startswith("rotation ") for line in store.connection.unread.lines()):
-        # to begin anew would take hosts back to a key that others may have dropped
-        remedy = "if no change of the key is under way, delete the key baton:rotation there, and run this again"
-        raise click.ClickException(f"the last step of a change in the store can't be read; {remedy}")
     if known is None or known["step"] == "cancel":
         return False
     if new_beside(file).exists():

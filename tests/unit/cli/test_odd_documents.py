@@ -55,3 +55,17 @@ def test_of_a_queue_it_is_told_where_its_conditions_are_shown(store: Mock) -> No
     store.members.return_value = {16: {"name": "h1", "rate_bps": 10**9}}
     result = CliRunner().invoke(main, ["queue", "list"])
     assert result.exit_code == 1 and "'from_ns'" in result.output, result.exception
+
+
+@pytest.mark.parametrize("words", [(), ("--cancel",)])
+def test_a_change_of_the_key_that_cannot_be_read_is_not_taken_for_none(store: Mock, words: tuple[str, ...]) -> None:
+    store.commands.rotation.return_value = None
+    store.connection.unread.lines.return_value = ["rotation in the store can't be read, and is left out"]
+    result = CliRunner().invoke(main, ["key", "rotate", "key", *words])
+    assert result.exit_code == 1 and "can't be read; if no change of the key is under way, delete" in result.output
+
+
+def test_a_change_of_the_key_is_not_cancelled_by_force(store: Mock) -> None:
+    result = CliRunner().invoke(main, ["key", "rotate", "key", "--cancel", "--force"])
+    assert result.exit_code == 2 and "give one of them" in result.output
+    store.commands.set_rotation.assert_not_called()
