@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from controller.coflows.ahead.head_starts import TIMES, HeadStarts
+from controller.coflows.ahead.head_starts import TIMES, HeadStartPlan
 from controller.coflows.coflow import Coflow
 from controller.coflows.coflow import Flow as Demand
 from controller.coflows.deadlines import REFUSED, Deadlines
@@ -89,7 +89,7 @@ class _Decisions:
         self.starts: list[HeadStart] = []
         self._admission, self._flows = admission, flows
         self._deadlines = Deadlines(links, admission.share)
-        self._sending = HeadStarts(links, times=TIMES if admission.ahead else 1.0)
+        self._sending = HeadStartPlan(links, times=TIMES if admission.ahead else 1.0)
         self._open: dict[int, Coflow] = {}
         self._ahead: dict[int, bool] = {}
         self._due: list[tuple[int, int]] = []

@@ -45,7 +45,7 @@ class _Sending:
         return self.left / max(self.end_ns - now_ns, SHORTEST_NS)
 
 
-class HeadStarts:
+class HeadStartPlan:
     """The flows of the admitted coflows. Instants are ns of one clock."""
 
     def __init__(self, links: Links, times: float = TIMES, below: float = BELOW) -> None:
@@ -60,20 +60,32 @@ class HeadStarts:
         return bool(self._flows)
 
     def begin(self, one: Coflow, end_ns: int) -> None:
-        """Takes a coflow that was admitted when it was opened, with the flows that it has; they aim at this end."""
-        self._pass(one.opened_ns)
+        """Takes a coflow that was admitted, with the flows that it has; they aim at this end. It counts from the next
+        `work_out` on."""
         self._flows[one.coflow] = [
             _Sending((source, target), self._links.ports(source, target), float(size), end_ns)
             for source, target, size in one.flows
         ]
+
+    def follow(self, one: Coflow) -> None:
+        """Takes the ways, and the names of hosts, as they are now, of a coflow that is there."""
+        some = self._flows.get(one.coflow, [])
+        for flow, named in zip(some, one.flows, strict=False):
+            if len(some) == len(one.flows):
+                flow.pair = named[:2]
+        for flow in some:
+            flow.ports = self._links.ports(*flow.pair)
 
     def end(self, coflow: int) -> None:
         """Forgets a coflow; nothing if it is not there."""
         self._flows.pop(coflow, None)
 
     def work_out(self, now_ns: int) -> dict[int, bool]:
-        """Decides anew, from now on; returns which coflows have a flow that goes ahead."""
-        self._pass(now_ns)
+        """Lets time pass, and decides anew; returns which coflows have a flow that goes ahead."""
+        for some in self._flows.values() if now_ns > self._now_ns else ():
+            for flow in some:
+                flow.left = max(0.0, flow.left - flow.rate * (now_ns - self._now_ns))
+        self._now_ns = max(self._now_ns, now_ns)
         flows = sorted((flow for some in self._flows.values() for flow in some), key=lambda flow: flow.end_ns)
         taken: Counter[Port] = Counter()
         for flow in flows:
@@ -88,6 +100,11 @@ class HeadStarts:
                     taken[port] += more  # type: ignore[assignment]
         return {number: any(flow.ahead for flow in some) for number, some in self._flows.items()}
 
+    def expire(self, now_ns: int) -> None:
+        """Forgets the coflows whose end has passed: their flows are through, or late."""
+        for number in [number for number, some in self._flows.items() if all(flow.end_ns <= now_ns for flow in some)]:
+            del self._flows[number]
+
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The pairs of hosts of which every flow goes ahead."""
         flows = [flow for some in self._flows.values() for flow in some if flow.left > 0]
@@ -99,13 +116,6 @@ class HeadStarts:
             return None
         takes_ns, number = min((max(flow.takes_ns for flow in some), number) for number, some in self._flows.items())
         return self._now_ns + takes_ns, number
-
-    def _pass(self, now_ns: int) -> None:
-        """Lets time pass."""
-        for some in self._flows.values() if now_ns > self._now_ns else ():
-            for flow in some:
-                flow.left = max(0.0, flow.left - flow.rate * (now_ns - self._now_ns))
-        self._now_ns = max(self._now_ns, now_ns)
 
     def _most(self, port: Port) -> float:
         return self._below * self._links.rate_bps(port) / 8e9

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.coflows.ahead import head_starts
-from controller.coflows.ahead.head_starts import HeadStarts
+from controller.coflows.ahead.head_starts import HeadStartPlan
 from controller.coflows.coflow import Coflow, Flow
 from controller.coflows.links import BigSwitch, Links
 
@@ -19,8 +19,8 @@ FULL = 125_000
 """Bytes a millisecond at that rate."""
 
 
-def made(times: float = 1.1, below: float = 0.9) -> HeadStarts:
-    return HeadStarts(Links(BigSwitch(lambda _: GBIT)), times, below)
+def made(times: float = 1.1, below: float = 0.9) -> HeadStartPlan:
+    return HeadStartPlan(Links(BigSwitch(lambda _: GBIT)), times, below)
 
 
 def coflow(number: int, *flows: tuple[str, str, float], at_ms: float = 0) -> Coflow:
