@@ -13,22 +13,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from controller.coflows.ahead.head_starts import TIMES, HeadStartPlan
 from controller.coflows.coflow import Coflow
 from controller.coflows.coflow import Flow as Demand
 from controller.coflows.deadlines import REFUSED, Deadlines
 from controller.coflows.links import BigSwitch, Links
-from simulation.flows import Flow
-
-
-class HeadStart(NamedTuple):
-    """From this instant (ns) on a flow, by position, sends so many times what it needs."""
-
-    flow: int
-    at_ns: int
-    times: float
+from simulation.flows import Flow, HeadStart
 
 
 @dataclass(frozen=True, slots=True)

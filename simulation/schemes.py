@@ -16,9 +16,8 @@ from controller.priorities.completion_model import Thresholds, Traffic
 from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
 from controller.switch_queues.model import SwitchQueues
-from simulation.admission import HeadStart
 from simulation.fabric import FRAME, SpineLeaf
-from simulation.flows import Flow
+from simulation.flows import Flow, HeadStart
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 BINS = 100

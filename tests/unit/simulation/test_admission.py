@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from emulation import cdfs
-from simulation.admission import Admission, Decided, HeadStart
+from simulation.admission import Admission, Decided
 from simulation.cases import Case
-from simulation.flows import Flow, Mixture
+from simulation.flows import Flow, HeadStart, Mixture
 from simulation.schemes import Settings
 
 GBIT = 1_000_000_000

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from controller.priorities.completion_model import Thresholds
 from controller.switch_queues.model import SwitchQueues, each_queue
-from simulation.admission import HeadStart
 from simulation.cases import Case
 from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES, SpineLeaf
-from simulation.flows import Flow, Mixture
+from simulation.flows import Flow, HeadStart, Mixture
 from simulation.results import ended
 from simulation.run import RunError, lines_of, simulate
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings
