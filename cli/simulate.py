@@ -72,7 +72,6 @@ COLUMNS = (
 @click.option("--admit", type=ADMITTED, help="Share of a host's link that the coordinator gives deadlines.  [default: any]")
 @click.option("--admit-from", default="1MB", show_default=True, help="With --admit: flows of this size and more ask.")
 @click.option("--admit-delay", default="1ms", show_default=True, help="With --admit: from a flow's start to the answer.")
-@click.option("--ahead", is_flag=True, help="With --admit: flows send ahead of time where there is room.")
 @click.option("--ack-segments", type=click.IntRange(1, 10), default=1, show_default=True, help="Acknowledged together.")
 @click.option("--jobs", type=click.IntRange(1), help="Simulations at a time.  [default: processors]")
 @click.option("--scheduler", help="Of a Dask cluster that simulates instead, as tcp://HOST:PORT.")
@@ -118,7 +117,7 @@ def _refuse_unread(mode: str) -> None:
     if not mode:
         refuse({"control_delay"}, "has no meaning without --xco")
         if click.get_current_context().params["admit"] is None:
-            refuse({"admit_from", "admit_delay", "ahead"}, "has no meaning without --admit")
+            refuse({"admit_from", "admit_delay"}, "has no meaning without --admit")
         if click.get_current_context().params["deadline_reserved"] is not None:
             refuse({"deadline_mean"}, "has no meaning with --deadline-reserved, which draws no deadlines")
         if click.get_current_context().params["scheduler"] is not None:
@@ -184,7 +183,7 @@ def _cases(**options: Any) -> list[Case]:  # noqa: ANN401 -- click's
         settings=Settings(
             spray=options["spray"], termination=options["termination"], crowd=options["crowd"], aim=options["aim"],
             admit=options["admit"] or 0.0, admit_from_bytes=named("--admit-from", options["admit_from"], parse_size) or 0,
-            admit_delay_ns=named("--admit-delay", options["admit_delay"], parse_duration) or 0, ahead=options["ahead"],
+            admit_delay_ns=named("--admit-delay", options["admit_delay"], parse_duration) or 0,
             ack_segments=options["ack_segments"],
         ),
     )  # fmt: skip

@@ -59,7 +59,6 @@ from protocol.bodies.vocabulary import (
     Frame,
     GateKind,
     Grant,
-    HeadStarts,
     Heartbeat,
     IPAddress,
     Kind,
@@ -97,19 +96,18 @@ from protocol.wire import (
 __all__ = [
     "COORDINATOR", "DIRECTORY_CHANGE", "ETHERTYPE", "HEARTBEAT_MAC", "MAX_GRANTS", "UNREGISTERED", "Ack", "Backlog", "Cause",
     "ClockReport", "Coflows", "Conditions", "Directive", "Directory", "DirectoryChange", "DirectoryRequest", "Error",
-    "ErrorCode", "FlowReport", "Frame", "GateKind", "Grant", "HeadStarts", "Heartbeat", "IPAddress", "Kind", "Leave", "Message",
+    "ErrorCode", "FlowReport", "Frame", "GateKind", "Grant", "Heartbeat", "IPAddress", "Kind", "Leave", "Message",
     "Override", "Paths", "PfcPause", "PfcReport", "PfcSettings", "Ping", "Pong", "Refused", "Register", "Regulate", "Report",
     "SizeReport", "Thresholds", "ThresholdsRequest", "Week", "Welcome", "Yield", "changed_node", "decode", "encode",
 ]  # fmt: skip
 
 # -- layouts: the fixed part of a body, in the order of the wire ------------------------------------------
 
-REGULATE = COFLOWS = HEAD_STARTS = Layout(version="Q", page="H", pages="H")
+REGULATE = COFLOWS = Layout(version="Q", page="H", pages="H")
 DESTINATION = Layout(destination="I")
 BACKLOG = Layout(report="Q", page="H", pages="H")
 BACKLOG_ENTRY = Layout(destination="I", bytes="Q", deadline_bytes="Q")
 COFLOW_ENTRY = Layout(coflow="I", queue="B")
-HEAD_START = Layout(destination="I", times="H")
 GRANT = Layout(destination="I", slot="Q", start_ns="Q", end_ns="Q", bytes="I", rate_bps="Q")
 YIELD = Layout(destination="I", slot="Q", unspent_bytes="I", backlog_bytes="Q")
 ACK = Layout(slot="Q", destination="I", received_ns="Q", opened_ns="Q")
@@ -292,7 +290,6 @@ _CODECS: dict[Kind, tuple[type, tuple[Pack, Unpack]]] = {
     Kind.GROUPS_REQUEST: (GroupsRequest, _fixed(GROUPS_REQUEST, GroupsRequest)),
     Kind.DIRECTORY_CHANGE: (DirectoryChange, (pack_directory_change, unpack_directory_change)),
     Kind.GUEST_MARKS: (GuestMarks, _fixed(GUEST_MARKS, GuestMarks)),
-    Kind.HEAD_STARTS: (HeadStarts, _pages_of_rows(HEAD_STARTS, HEAD_START, HeadStarts)),
 }
 KINDS: dict[int, type] = {int(kind): cls for kind, (cls, _) in _CODECS.items()}
 """What each type of message is decoded to."""

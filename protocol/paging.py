@@ -16,8 +16,6 @@ from protocol.messages import (
     COFLOW_ENTRY,
     COFLOWS,
     DESTINATION,
-    HEAD_START,
-    HEAD_STARTS,
     REGULATE,
     REPORT,
     REPORT_COUNTER,
@@ -25,14 +23,13 @@ from protocol.messages import (
     Backlog,
     Coflows,
     Directory,
-    HeadStarts,
     Paths,
     Regulate,
     Report,
 )
 from protocol.wire import BODY_MAX
 
-Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, HeadStarts, Conditions, GroupsChange)
+Paged = TypeVar("Paged", Directory, Regulate, Backlog, Report, Coflows, Paths, Conditions, GroupsChange)
 
 MOST_PAGES, MOST_HELD = 256, 4096
 """Of a message that a member sends: more pages than every destination there can be takes; and of incomplete ones, together."""
@@ -63,9 +60,6 @@ def paginate(message: Paged) -> list[Paged]:
         parts = [replace(message, entries=group) for group in groups]
     elif isinstance(message, Paths):
         groups = _groups(message.entries, lambda _: PATH.size, BODY_MAX - PATHS.size)
-        parts = [replace(message, entries=group) for group in groups]
-    elif isinstance(message, HeadStarts):
-        groups = _groups(message.entries, lambda _: HEAD_START.size, BODY_MAX - HEAD_STARTS.size)
         parts = [replace(message, entries=group) for group in groups]
     elif isinstance(message, Conditions):
         groups = _groups(message.entries, lambda _: CONDITION.size, BODY_MAX - CONDITIONS.size)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from controller.priorities.completion_model import Thresholds
 from controller.priorities.flow_sizes import FlowSizes
-from simulation.admission import Admission, Decided
+from simulation.admission import Admission
 from simulation.fabric import SpineLeaf
 from simulation.flows import Flow, Mixture, poisson
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings, thresholds
@@ -59,25 +59,23 @@ class Case:
         """The flows; `sizes` is the workload's distribution."""
         return poisson(sizes, self.fabric, load=self.load, count=self.flows, mixture=self.mixture, seed=self.seed)
 
-    def decided(self, flows: tuple[Flow, ...]) -> Decided:
-        """What the coordinator decides about the flows."""
-        return self._admission.decided(flows, self.fabric.host_bps) if self.settings.admit else Decided()
+    def sent(self, flows: tuple[Flow, ...], refused: Mapping[int, int]) -> tuple[Flow, ...]:
+        """The flows as hosts send them, when those at these positions are refused their deadlines at first."""
+        return self._admission.sent(flows, refused) if self.settings.admit else flows
 
-    def sent(self, flows: tuple[Flow, ...], decided: Decided) -> tuple[Flow, ...]:
-        """The flows as hosts send them after that."""
-        return self._admission.sent(flows, decided)
-
-    def program_input(self, flows: tuple[Flow, ...], decided: Decided) -> tuple[str, Thresholds]:
+    def program_input(self, sent: tuple[Flow, ...]) -> tuple[str, Thresholds]:
         """What the program reads, and the thresholds in it."""
-        sent = self.sent(flows, decided)
         cuts = thresholds(self.scheme, sent, self.load)
-        settings = program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed)
-        return case_text(settings, sent, self._admission.heard(flows, decided)), cuts
+        return case_text(program_settings(self.scheme, self.fabric, cuts, self.settings, self.seed), sent), cuts
+
+    def refused(self, flows: tuple[Flow, ...]) -> dict[int, int]:
+        """The flows whose deadlines are refused at first, as `Admission.refused`."""
+        return self._admission.refused(flows, self.fabric.host_bps) if self.settings.admit else {}
 
     @property
     def _admission(self) -> Admission:
         given = self.settings
-        return Admission(given.admit, given.admit_from_bytes, given.admit_delay_ns, given.aim, given.ahead)
+        return Admission(given.admit, given.admit_from_bytes, given.admit_delay_ns, given.aim)
 
     @property
     def counted(self) -> slice:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,14 +38,6 @@ class Flow:
     def goes_by(self) -> int:
         """Its type as thresholds count it: that of a refused flow is 2."""
         return 2 if self.refused_ns and not self.admitted_ns else self.flow_type
-
-
-class HeadStart(NamedTuple):
-    """From this instant (ns) on a flow, by position, sends so many times what it needs."""
-
-    flow: int
-    at_ns: int
-    times: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ def simulate(case: Case, progress: Progress | None = None) -> dict[str, Any]:
     Raises as `lines_of`.
     """
     flows = case.scheduled(cdfs.load(case.workload))
-    decided = case.decided(flows)
-    sent = case.sent(flows, decided)
-    text, cuts = case.program_input(flows, decided)
+    refused = case.refused(flows)
+    sent = case.sent(flows, refused)
+    text, cuts = case.program_input(sent)
     began = time.monotonic()
 
     def told(line: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from controller.priorities.flow_sizes import FlowSizes
 from controller.priorities.thresholds import optimise
 from controller.switch_queues.model import SwitchQueues
 from simulation.fabric import FRAME, SpineLeaf
-from simulation.flows import Flow, HeadStart
+from simulation.flows import Flow
 
 SCHEMES = ("dctcp", "pias", "pfabric", "pfabric_edf", "karuna")
 BINS = 100
@@ -37,8 +37,7 @@ class Settings:
     `spray`: each packet takes the next path, as in pFabric's paper; else a flow keeps its path. `termination`: MCP's scheme (3:
     never gives a flow up), `aim` the part of the deadline by which all is to be acknowledged, `crowd` the packets in queue 0
     from which flows yield (0: they never do). `admit`: the share of a host's link that admitted deadlines may need
-    (0: nobody asks); flows of `admit_from_bytes` and more ask, and are answered `admit_delay_ns` later; `ahead`: those that are
-    admitted send ahead where there is room (simulation.admission).
+    (0: nobody asks); flows of `admit_from_bytes` and more ask, and are answered `admit_delay_ns` later (simulation.admission).
     `initial_window`, `pfabric_window` in packets; `buffer_bytes` of each port. `ack_segments`: a TCP receiver acknowledges so
     many segments together, or 40 ms after the first; Linux 2. Above 1 the least timeout is that of Linux, 200 ms.
     """
@@ -55,7 +54,6 @@ class Settings:
     admit: float = 0.0
     admit_from_bytes: int = 1_000_000
     admit_delay_ns: int = 1_000_000
-    ahead: bool = False
     ack_segments: int = 1
 
 
@@ -158,9 +156,7 @@ def program_settings(
     }
 
 
-def case_text(
-    settings: dict[str, int | str | tuple[int, ...]], flows: Iterable[Flow], starts: Iterable[HeadStart] = ()
-) -> str:
+def case_text(settings: dict[str, int | str | tuple[int, ...]], flows: Iterable[Flow]) -> str:
     """The case as the program reads it."""
     lines = [
         f"{key} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
@@ -172,5 +168,4 @@ def case_text(
         f"{one.admitted_ns}"
         for one in flows
     ]
-    lines += [f"ahead {one.flow} {one.at_ns} {round(1024 * one.times)}" for one in starts]
     return "\n".join(lines) + "\n"

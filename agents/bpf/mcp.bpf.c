@@ -90,16 +90,13 @@ static __always_inline void switch_to_dctcp(struct sock *sk)
 
 static __always_inline int settings_of(struct sock *sk, struct mcp_settings *settings)
 {
-	__u32 from6[4] = {}, to6[4] = {};
-	struct mcp_pair pair;
+	__u32 ip6[4] = {};
+	struct address to;
 
-	if (sk->__sk_common.skc_family != AF_INET) {
-		BPF_CORE_READ_INTO(&from6, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO(&to6, sk, __sk_common.skc_v6_daddr);
-	}
-	pair.from = address_of(sk->__sk_common.skc_family, sk->__sk_common.skc_rcv_saddr, from6);
-	pair.to = address_of(sk->__sk_common.skc_family, sk->__sk_common.skc_daddr, to6);
-	return settings_between(settings, &pair);
+	if (sk->__sk_common.skc_family != AF_INET)
+		BPF_CORE_READ_INTO(&ip6, sk, __sk_common.skc_v6_daddr);
+	to = address_of(sk->__sk_common.skc_family, sk->__sk_common.skc_daddr, ip6);
+	return settings_towards(settings, &to);
 }
 
 static __always_inline void send_at(struct sock *sk, __u64 rate, __u32 segments)

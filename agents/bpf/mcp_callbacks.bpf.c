@@ -250,10 +250,8 @@ SEC("sockops")
 int mcp_callbacks(struct bpf_sock_ops *event)
 {
 	struct bpf_sock *sock = event->sk; /* loaded once: the verifier would treat a second load as another pointer */
-	__u32 op = event->op, from6[4] = { event->local_ip6[0], event->local_ip6[1], event->local_ip6[2], event->local_ip6[3] };
-	__u32 to6[4] = { event->remote_ip6[0], event->remote_ip6[1], event->remote_ip6[2], event->remote_ip6[3] };
-	struct mcp_pair pair = { .from = address_of(event->family, event->local_ip4, from6),
-				 .to = address_of(event->family, event->remote_ip4, to6) };
+	__u32 op = event->op, ip6[4] = { event->remote_ip6[0], event->remote_ip6[1], event->remote_ip6[2], event->remote_ip6[3] };
+	struct address to = address_of(event->family, event->remote_ip4, ip6);
 	struct mcp_settings settings;
 	struct mcp_called *connection;
 	struct bpf_tcp_sock *tcp;
@@ -270,7 +268,7 @@ int mcp_callbacks(struct bpf_sock_ops *event)
 	default:
 		return 1;
 	}
-	if (!sock || !settings_between(&settings, &pair))
+	if (!sock || !settings_towards(&settings, &to))
 		return 1;
 	tcp = bpf_tcp_sock(sock);
 	if (!tcp)

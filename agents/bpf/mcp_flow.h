@@ -12,7 +12,6 @@
 #define FIRST_RTT_US 1000
 #define EVENTS_BYTES (64 << 10)
 #define PATHS 16384 /* addresses: as MOST_PATHS in congestion_control.py */
-#define HEAD_STARTS 4096 /* pairs: as MOST_HEAD_STARTS there */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -35,26 +34,12 @@ struct {
 	__type(value, struct mcp_path);
 } mcp_paths SEC(".maps");
 
-struct mcp_pair {
-	struct address from;
-	struct address to;
-};
-
-/* How many times what they need flows may send, in 1/MCP_ONE, as the leader told it; all others just what they need. By both
- * addresses: hosts that are emulated share the kernel. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, HEAD_STARTS);
-	__type(key, struct mcp_pair);
-	__type(value, __u32);
-} mcp_head_starts SEC(".maps");
-
-/* The settings for flows between two addresses; false: there are none. */
-static __always_inline int settings_between(struct mcp_settings *settings, const struct mcp_pair *pair)
+/* The settings for flows to an address; false: there are none. */
+static __always_inline int settings_towards(struct mcp_settings *settings, const struct address *to)
 {
-	__u32 zero = 0, *times = bpf_map_lookup_elem(&mcp_head_starts, pair);
+	__u32 zero = 0;
 	struct mcp_settings *common = bpf_map_lookup_elem(&mcp_settings, &zero);
-	struct mcp_path *path = bpf_map_lookup_elem(&mcp_paths, &pair->to);
+	struct mcp_path *path = bpf_map_lookup_elem(&mcp_paths, to);
 
 	if (!common)
 		return 0;
@@ -64,8 +49,6 @@ static __always_inline int settings_between(struct mcp_settings *settings, const
 		settings->marking_packets = path->marking_packets;
 		settings->crowd_packets = path->crowd_packets;
 	}
-	if (times && *times >= MCP_ONE)
-		settings->aim = settings->aim * MCP_ONE / *times; /* by an earlier end */
 	return settings->link_rate > 0;
 }
 

@@ -30,7 +30,7 @@ from typing import Self
 from agents.bpf.build import object_path
 from agents.kernel.probe import has_congestion_control, has_struct_ops
 from agents.priorities.marked_run import cgroup_root
-from agents.priorities.mcp_settings import ONE, McpSettings
+from agents.priorities.mcp_settings import McpSettings
 from agents.queues.classifier import Address, packed
 from ebpf.libbpf import BpfError, BpfMap, BpfObject, loaded_map, struct_ops_link
 
@@ -40,12 +40,10 @@ FORCED = "BATON_MCP"
 """In the environment: struct_ops or sock_ops, the way to have MCP; not set: struct_ops if the kernel has it."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _SETTINGS_MAP, _EVENTS_MAP = "mcp_settings", "mcp_events"
-_PATH, _TIMES = struct.Struct("=QII"), struct.Struct("=I")
-_PATHS_MAP, _HEAD_STARTS_MAP = ("mcp_paths", 16, _PATH.size), ("mcp_head_starts", 32, _TIMES.size)
+_PATH = struct.Struct("=QII")
+_PATHS_MAP = "mcp_paths", 16, _PATH.size
 MOST_PATHS = 16_384
 """Addresses whose path differs from the usual one, as in agents/bpf/mcp_flow.h."""
-MOST_HEAD_STARTS = 4096
-"""Pairs of addresses, likewise."""
 _EVENT = struct.Struct("=QQQIIHHI16s16s")
 _CHOICE = struct.Struct("=I16s16s")
 _GATED = ("gated", 16, 1)
@@ -146,7 +144,6 @@ class CongestionControl:
         """Those that this process or another has registered, for this one to use."""
         self._settings: BpfMap | None = None
         self._paths: _Kept | None = None
-        self._head_starts: _Kept | None = None
         self.way = way()
         self.dctcp = KERNEL_DCTCP if self.way is Way.SOCK_OPS and has_congestion_control(KERNEL_DCTCP) else DCTCP
         self.mcp = MCP if self.way is Way.STRUCT_OPS else KERNEL_DCTCP if self.dctcp == KERNEL_DCTCP else KERNEL_RENO
@@ -160,7 +157,6 @@ class CongestionControl:
                 self._register(MCP, "mcp", wanted)
                 self._settings = self._found(_SETTINGS_MAP, len(_ZERO), len(wanted))
                 self._paths = _Kept.of(self._found(*_PATHS_MAP), MOST_PATHS)
-                self._head_starts = _Kept.of(self._found(*_HEAD_STARTS_MAP), MOST_HEAD_STARTS)
             elif mcp:
                 self._settings = self._attach(cgroup_root() if cgroup is None else cgroup, wanted)
         except BaseException:
@@ -201,7 +197,6 @@ class CongestionControl:
         held = loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))
         held[_ZERO] = settings
         self._paths = _Kept(loaded.map(*_PATHS_MAP), MOST_PATHS)
-        self._head_starts = _Kept(loaded.map(*_HEAD_STARTS_MAP), MOST_HEAD_STARTS)
         loaded.attach_cgroup("mcp_callbacks", cgroup)
         return held
 
@@ -226,17 +221,6 @@ class CongestionControl:
         wanted = {packed(address): _PATH.pack(*settings.path) for address, settings in paths.items()}
         return len(wanted) if self._paths is None else self._paths.replace(wanted)
 
-    def set_head_starts(self, times: Mapping[tuple[Address, Address], float]) -> int:
-        """Sets how many times what they need, 1 to 2, flows with deadlines from one address to another may send; full state.
-
-        Returns how many pairs there was no room for: their flows send just what they need.
-        """
-        wanted = {
-            packed(source) + packed(target): _TIMES.pack(round(ONE * min(max(value, 1.0), 2.0)))
-            for (source, target), value in times.items()
-        }
-        return len(wanted) if self._head_starts is None else self._head_starts.replace(wanted)
-
     @property
     def owner(self) -> bool:
         """Whether this process registered one of them."""
@@ -253,10 +237,9 @@ class CongestionControl:
 
     def close(self) -> None:
         """Removes what this process registered, and what it set where another did. May be called again."""
-        for kept in (self._paths, self._head_starts):
-            if kept is not None:
-                kept.replace({})
-        self._settings = self._paths = self._head_starts = None
+        if self._paths is not None:
+            self._paths.replace({})
+        self._settings = self._paths = None
         self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()

@@ -14,7 +14,7 @@ from agents.loop.part import Part, Surroundings
 from agents.priorities.coflow_counts import CoflowCounts
 from agents.priorities.congestion_control import Chooser, CongestionControl
 from agents.priorities.marked_run import NoCgroup
-from agents.priorities.mcp_settings import MOST_LINK_BPS, ONE, McpSettings, Termination
+from agents.priorities.mcp_settings import MOST_LINK_BPS, McpSettings, Termination
 from agents.priorities.size_counts import SizeCounts
 from agents.priorities.tagger import SHORT_BYTES, Tagger, TaggerSettings
 from agents.queues.classifier import Address
@@ -29,17 +29,14 @@ from protocol.messages import (
     Coflows,
     Directory,
     DirectoryChange,
-    HeadStarts,
     Heartbeat,
     Paths,
     Regulate,
     SizeReport,
     Thresholds,
     ThresholdsRequest,
-    Welcome,
 )
 from protocol.paging import Reassembler
-from protocol.timers import REFRESH_NS
 from protocol.units import FRAME_BYTES
 
 log = logging.getLogger("baton.priorities")
@@ -51,8 +48,6 @@ COFLOW_NS = 20_000_000
 """How often the bytes of coflows are reported while there are any."""
 MOST_POSTPONED = 10
 """A sweep over the table takes 2.5 ms (17 ms with 100,000 flows): it waits for a moment without slots, but only this often."""
-HEAD_STARTS_NS = 3 * REFRESH_NS
-"""Nobody sends ahead when the leader has not said so for so long."""
 UNKNOWN = -1
 MARKING_PACKETS = 20
 """K until the leader has told it."""
@@ -113,12 +108,7 @@ class Priorities(Part):
         self._directory = DirectoryCopy()
         self._path_pages: Reassembler[Paths] = Reassembler()
         self._paths: dict[int, McpSettings] = {}
-        self._own_node = UNREGISTERED
-        self._ahead_pages: Reassembler[HeadStarts] = Reassembler()
-        self._ahead: dict[int, float] = {}
-        """By destination: how many times what they need flows with deadlines may send."""
-        self._ahead_until_ns = 0
-        self._coflows_version = self._paths_version = self._ahead_version = UNKNOWN
+        self._coflows_version = self._paths_version = UNKNOWN
         self.handlers = {
             Heartbeat: self._on_heartbeat,
             Thresholds: self.on_thresholds,
@@ -128,8 +118,6 @@ class Priorities(Part):
             Regulate: self._on_regulated,
             GroupsChange: self._on_regulated,
             Paths: self._on_paths,
-            HeadStarts: self._on_head_starts,
-            Welcome: self._on_welcome,
         }
 
     @property
@@ -142,13 +130,12 @@ class Priorities(Part):
     def new_leader(self, now_ns: int) -> None:
         """Forgets the previous leader's versions, and the paths, which go by its numbers of nodes. Thresholds and coflows stay
         in force until the new leader replaces them."""
-        self._version = self._wanted = self._coflows_version = self._paths_version = self._ahead_version = UNKNOWN
+        self._version = self._wanted = self._coflows_version = self._paths_version = UNKNOWN
         self._directory.new_leader()
         self._coflow_counts.again()
-        for pages in (self._coflows, self._path_pages, self._ahead_pages):
+        for pages in (self._coflows, self._path_pages):
             pages.clear()
-        self._paths, self._ahead = {}, {}
-        self._update_ahead()
+        self._paths = {}
         self._configure(mcp_settings(self._rate_bps, MARKING_PACKETS, self._mcp.termination))
         self._update_paths()
 
@@ -164,7 +151,6 @@ class Priorities(Part):
         self._nodes = {address: node for node, addresses in self._directory.entries.items() for address in addresses}
         self._update_gated()
         self._update_paths()
-        self._update_ahead()
 
     def _on_directory_change(self, message: DirectoryChange, now_ns: int) -> None:
         if self._directory.change(message):
@@ -213,27 +199,6 @@ class Priorities(Part):
         paths = {address: path for node, path in self._paths.items() for address in self._directory.entries.get(node, ())}
         if left_out := self._control.set_paths(paths):
             log.warning("MCP takes the usual path for %d addresses: there are too many others", left_out)
-
-    def _on_welcome(self, message: Welcome, now_ns: int) -> None:
-        self._own_node = message.node
-
-    def _on_head_starts(self, message: HeadStarts, now_ns: int) -> None:
-        if (pages := self._ahead_pages.add(message)) is None or message.version < self._ahead_version:
-            return  # an older one came late
-        self._ahead_version, self._ahead_until_ns = message.version, now_ns + HEAD_STARTS_NS
-        self._ahead = {destination: times / ONE for page in pages for destination, times in page.entries}
-        self._update_ahead()
-
-    def _update_ahead(self) -> None:
-        if self._control is None:
-            return
-        entries = self._directory.entries
-        pairs = {
-            (own, address): times
-            for node, times in self._ahead.items() for address in entries.get(node, ())
-            for own in entries.get(self._own_node, ()) if own.version == address.version
-        }  # fmt: skip
-        self._control.set_head_starts(pairs)
 
     def _on_heartbeat(self, message: Heartbeat, now_ns: int) -> None:
         if self._agent.enforcing != self._enforcing:  # the leader is heard again, or the operator's override is off
@@ -292,9 +257,6 @@ class Priorities(Part):
         if now_ns < self._collect_ns:
             return
         self._collect_ns = now_ns + COLLECT_NS
-        if self._ahead and now_ns >= self._ahead_until_ns:
-            self._ahead = {}
-            self._update_ahead()
         if self._agent.member:
             for report in self.reports(now_ns, idle=self._agent.idle):
                 self._agent.send(report)

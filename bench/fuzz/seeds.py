@@ -39,7 +39,6 @@ SEEDS: tuple[m.Message, ...] = (
     m.SizeReport(1, 10**10, b"\2\x40\0\0\0\1" + (1 << 20).to_bytes(8, "big")),
     m.Thresholds(1, 10**10, 3, 2, (20_000, 10**6), (10_000, 10**5)),
     m.Coflows(4, 0, 1, ((7, 1), (9, 2))),
-    m.HeadStarts(5, 0, 1, ((17, 1126),)),
     m.ThresholdsRequest(1),
     m.Paths(1, 0, 1, 10**10, 30_000, ((16, 10**9, 20_000),)),
     m.Conditions(1, 0, 1, (host.QueueCondition(3, 1), host.QueueCondition(16, 2, 5, 10, 10**6))),

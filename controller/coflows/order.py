@@ -16,20 +16,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Set
-from dataclasses import replace
 from typing import NamedTuple
 
 from controller.coflows import attained_service, bottleneck_order, service_limits
-from controller.coflows.ahead.head_starts import HeadStartPlan
 from controller.coflows.coflow import Coflow, Flow
-from controller.coflows.deadlines import ADMITTED, REFUSED, Deadlines, Verdict
+from controller.coflows.deadlines import REFUSED, Deadlines, Verdict
 from controller.coflows.links import FLOWS_AT_ONCE, Links, Port, Ways
 from controller.coflows.queues import DEADLINE_QUEUE, Placed, assign
 from controller.coflows.sent_bytes import SentBytes
 
-AIM = 0.9375
-"""The part of a deadline by which flows aim to be through (agents/priorities/mcp_settings.py)."""
-NOBODY: frozenset[tuple[str, str]] = frozenset()
 IDLE_NS = 1_000_000_000
 SETTLE_NS = 200_000_000
 SIZES_KEPT = 200
@@ -78,7 +73,6 @@ class CoflowOrder:
         """Whether any host has reported bytes of coflows."""
         self.sent = SentBytes()
         self.deadlines = Deadlines(self._links)
-        self._ahead = HeadStartPlan(self._links)
 
     def update(self, coflows: Iterable[Coflow]) -> dict[int, Verdict]:
         """Takes the coflows that are open now; returns what was decided about deadlines of new ones."""
@@ -92,33 +86,14 @@ class CoflowOrder:
                 self._take_ways(one)
         for number in self._declared_ports.keys() - self._open.keys():
             del self._declared_ports[number]
-            self._ahead.end(number)
         self.sent.keep(self._open.keys() | self._closed.keys())
-        found = self.deadlines.update(self._open.values())
-        for number, verdict in found.items():
-            if verdict.deadline == ADMITTED:
-                self._go_ahead(self._open[number])
-        return found
+        return self.deadlines.update(self._open.values())
 
     def admit_later(self, now_ns: int) -> dict[int, Verdict]:
         """What was decided anew about deadlines that were refused."""
         found = self.deadlines.admit_later(self._open, self._left, now_ns)
         self.changed |= bool(found)
-        for number in found:
-            self._go_ahead(replace(self._open[number], opened_ns=now_ns, flows=tuple(self._left(self._open[number]))))
         return found
-
-    def head_starts(self, now_ns: int) -> frozenset[tuple[str, str]]:
-        """The pairs of hosts whose flows with admitted deadlines may send ahead of time."""
-        self._ahead.expire(now_ns)
-        if not self._ahead:
-            return NOBODY
-        self._ahead.work_out(now_ns)
-        return self._ahead.pairs()
-
-    def _go_ahead(self, one: Coflow) -> None:
-        assert one.deadline_ns is not None
-        self._ahead.begin(one, one.opened_ns + round(AIM * (one.deadline_ns - one.opened_ns)))
 
     def reroute(self) -> None:
         """Ways may be others now: `follow` looks at them, coflow by coflow."""
@@ -140,7 +115,6 @@ class CoflowOrder:
     def _take_ways(self, one: Coflow) -> None:
         self._declared_ports[one.coflow] = frozenset(self._links.demand(one.flows))
         self.deadlines.renew(one)
-        self._ahead.follow(one)
 
     def report(self, coflow: int, source: str, destination: str, size_bytes: int, now_ns: int, node: int = 0) -> None:
         """Takes what a host says that it has sent for a coflow so far to a node. Of a coflow that is not open it is nothing,

@@ -1,5 +1,5 @@
-"""The coordinator's part for coflows: documents and reports in, COFLOWS and HEAD_STARTS messages and verdicts out. Sends only
-through what it is given.
+"""The coordinator's part for coflows: documents and reports in, COFLOWS messages and verdicts out. Sends only through what it
+is given.
 
 A member that missed an order sends a coflow's packets in another queue than its peers do, so a change is sent three times, and
 all is sent again each second. One frame to the group address reaches all members, whatever their number.
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.coflows.ahead.telling import HeadStartTelling
 from controller.coflows.deadlines import Verdict
 from controller.coflows.order import CoflowOrder, Place
 from controller.coflows.queues import LAST_QUEUE
@@ -43,8 +42,7 @@ class CoflowQueues(Part):
         """`write` takes lines for the store bridge; `network` returns the network in force, or None."""
         self.handlers = {CoflowReport: self._on_report}
         self.documents = {"coflows": self._take}
-        self._ahead = HeadStartTelling(timers, members, send)
-        self.periodic = ((SWEEP_NS, self.update), (REFRESH_NS, self._tell_all), (REFRESH_NS, self._ahead.refresh))
+        self.periodic = ((SWEEP_NS, self.update), (REFRESH_NS, self._tell_all))
         self.queues: dict[int, int] = {}
         """The queue of every coflow that is told, by id."""
         self._places: list[Place] = []
@@ -70,7 +68,6 @@ class CoflowQueues(Part):
             self._follow()
         for coflow, verdict in self._order.admit_later(now_ns).items():
             self._publish(coflow, verdict)
-        self._ahead.take(self._order.head_starts(now_ns), now_ns)
         if not self._order.changed and now_ns < self._again_ns:
             return
         self._again_ns = self._order.next_ns(now_ns)

@@ -70,7 +70,6 @@ class Kind(IntEnum):
     GROUPS_REQUEST = 46
     COFLOW_REPORT = 47
     GUEST_MARKS = 48
-    HEAD_STARTS = 49
 
 
 class GateKind(IntFlag):
@@ -362,23 +361,12 @@ class Paths:
     entries: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HeadStarts:
-    """Leader to member: (destination node, how many times what they need, in 1/1024) of the destinations to which the member's
-    flows with deadlines may send ahead of time; full state, in pages."""
-
-    version: int
-    page: int
-    pages: int
-    entries: tuple[tuple[int, int], ...]
-
-
 Message = (
     Register | Welcome | DirectoryRequest | Directory | Regulate | Backlog | Directive | Yield | Ack | Report
     | Heartbeat | Ping | Pong | Leave | Error | SizeReport | Thresholds | ThresholdsRequest
     | Coflows | Paths | Conditions | Week | ClockReport | PfcSettings | PfcPause | PfcReport
     | KeyStep | KeyState | HostState | HostLink | Losses | DirectoryChange | GroupsChange | GroupsRequest
-    | CoflowReport | GuestMarks | HeadStarts
+    | CoflowReport | GuestMarks
 )  # fmt: skip
 
 

@@ -67,13 +67,6 @@ Case ReadCase(std::istream &in)
 				 throw std::runtime_error("a flow joins two different hosts of the fabric, and has a size");
 			 c.flows.push_back(f);
 		 }},
-		{"ahead", [&c](std::istream &line) {
-			 HeadStart one;
-			 line >> one.flow >> one.at_ns >> one.times;
-			 if (line && (one.flow >= c.flows.size() || one.times < 1024))
-				 throw std::runtime_error("a head start is of a flow before it, and at least 1024");
-			 c.starts.push_back(one);
-		 }},
 	};
 	std::string text, key;
 

@@ -24,13 +24,6 @@ struct FlowPlan
 	uint64_t admitted_ns; /* after the start it hears that its deadline counts after all; 0: never */
 };
 
-struct HeadStart
-{
-	uint32_t flow; /* from 0 */
-	uint64_t at_ns; /* from here on it sends */
-	uint32_t times; /* times what it needs, in 1/1024 */
-};
-
 struct Case
 {
 	Scheme scheme = Scheme::Dctcp;
@@ -56,7 +49,6 @@ struct Case
 	uint64_t watch_from_ns = 0;
 	uint32_t seed = 1;
 	std::vector<FlowPlan> flows;
-	std::vector<HeadStart> starts;
 
 	uint32_t Hosts() const { return leaves * hosts_per_leaf; }
 };

@@ -22,7 +22,7 @@ uint64_t NowUs()
 } // namespace
 
 Mcp::Mcp(const mcp_settings &settings, uint64_t size, uint64_t deadline_ns)
-	: m_settings(settings), m_aim(settings.aim), m_size(size), m_asked_us(deadline_ns / 1000), m_deadline_us(deadline_ns / 1000)
+	: m_settings(settings), m_size(size), m_asked_us(deadline_ns / 1000), m_deadline_us(deadline_ns / 1000)
 {
 }
 

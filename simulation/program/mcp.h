@@ -21,8 +21,6 @@ class Mcp : public ns3::TcpDctcp
 	void Begin();
 	/* The deadline was refused: at the next acknowledgement DCTCP continues. */
 	void Refuse() { m_deadline_us = 0; }
-	/* From the next round trip on it sends so many times what it needs, in 1/1024. */
-	void SendAhead(uint32_t times) { m_settings.aim = m_aim * MCP_ONE / times; }
 	/* It counts after all: the sender marks what is left of the flow with the time that is left. */
 	void Admit();
 	bool GaveUp() const { return m_phase == Phase::GivenUp; }
@@ -55,7 +53,6 @@ class Mcp : public ns3::TcpDctcp
 	void BecomeDctcp();
 
 	mcp_settings m_settings;
-	uint32_t m_aim;
 	uint64_t m_size, m_asked_us, m_deadline_us; /* the deadline as asked for, and as it counts */
 	ns3::TcpSocketState *m_state = nullptr;
 	Phase m_phase = Phase::Waiting;

@@ -97,8 +97,6 @@ TcpFlows::TcpFlows(const Case &what, Fabric &fabric, Record &record)
 				    this, flow);
 		Simulator::Schedule(NanoSeconds(plan.start_ns), &TcpFlows::Start, this, flow);
 	}
-	for (const HeadStart &one : what.starts)
-		Simulator::Schedule(NanoSeconds(one.at_ns), &TcpFlows::SendAhead, this, one.flow, one.times);
 	for (uint32_t host = 0; host < what.Hosts(); host++) {
 		Ptr<Socket> listening = Socket::CreateSocket(fabric.Host(host), TcpSocketFactory::GetTypeId());
 
@@ -159,12 +157,6 @@ void TcpFlows::Admit(uint32_t flow)
 		return;
 	m_flows[flow].tag.Admit();
 	m_flows[flow].mcp->Admit();
-}
-
-void TcpFlows::SendAhead(uint32_t flow, uint32_t times)
-{
-	if (m_flows[flow].mcp)
-		m_flows[flow].mcp->SendAhead(times);
 }
 
 /* MCP gives a flow up between two acknowledgements; it is told of within a tenth of its deadline. */

@@ -39,7 +39,6 @@ class TcpFlows
 	void Received(uint32_t flow, ns3::Ptr<ns3::Socket> socket);
 	void Refuse(uint32_t flow);
 	void Admit(uint32_t flow);
-	void SendAhead(uint32_t flow, uint32_t times);
 	void WatchForGivingUp(uint32_t flow);
 	uint8_t TosFor(uint32_t host, ns3::Ptr<const ns3::Packet> packet, uint8_t tos);
 

@@ -147,7 +147,6 @@ BY_KIND: dict[m.Kind, st.SearchStrategy] = {
     m.Kind.THRESHOLDS: thresholds(),
     m.Kind.THRESHOLDS_REQUEST: st.builds(m.ThresholdsRequest, u32),
     m.Kind.COFLOWS: paged(m.Coflows, rows(st.tuples(u32, u8), 5)),
-    m.Kind.HEAD_STARTS: paged(m.HeadStarts, rows(st.tuples(u32, u16), 6)),
     m.Kind.PATHS: paged(m.Paths, positive, u32, rows(st.tuples(u32, positive, u32), 16)),
     m.Kind.CONDITIONS: paged(m.Conditions, rows(conditions(), 32)),
     m.Kind.WEEK: weeks(),

@@ -49,7 +49,6 @@ LAYOUTS: dict[str, list[tuple[Layout, int]]] = {
     "THRESHOLDS": [(priorities.THRESHOLDS, BODY), (priorities.THRESHOLD_ROW, 0)],
     "THRESHOLDS_REQUEST": [(priorities.THRESHOLDS_REQUEST, BODY)],
     "COFLOWS": [(m.COFLOWS, BODY), (m.COFLOW_ENTRY, 0)],
-    "HEAD_STARTS": [(m.HEAD_STARTS, BODY), (m.HEAD_START, 0)],
     "PATHS": [(priorities.PATHS, BODY), (priorities.PATH, 0)],
     "CONDITIONS": [(host.CONDITIONS, BODY), (host.CONDITION, 0)],
     "WEEK": [(host.WEEK, BODY), (host.FLOW, 0), (host.DAY, 0)],

@@ -136,7 +136,7 @@ class TestSchemes:
     def test_each_setting_is_a_line_and_each_flow_too(self) -> None:
         case = Case("karuna", "web_search", 0.5, 30, fabric=SMALL)
         flows = case.scheduled(cdfs.load("web_search"))
-        text, cuts = case.program_input(flows, case.decided(flows))
+        text, cuts = case.program_input(flows)
         lines = text.splitlines()
         assert f"beta {' '.join(map(str, cuts.beta))}" in lines
         assert sum(line.startswith("flow ") for line in lines) == 30

@@ -12,7 +12,7 @@ from controller.priorities.completion_model import Thresholds
 from controller.switch_queues.model import SwitchQueues, each_queue
 from simulation.cases import Case
 from simulation.fabric import FRAME, HEADERS, SEGMENT, SIZES, SpineLeaf
-from simulation.flows import Flow, HeadStart, Mixture
+from simulation.flows import Flow, Mixture
 from simulation.results import ended
 from simulation.run import RunError, lines_of, simulate
 from simulation.schemes import SCHEMES, Settings, case_text, program_settings
@@ -25,12 +25,10 @@ SMALL = SIZES["small"]
 NO_CUTS = Thresholds((), ())
 
 
-def run(
-    scheme: str, flows: tuple[Flow, ...], cuts: Thresholds = NO_CUTS, starts: tuple[HeadStart, ...] = (), **more: int
-) -> dict[int, int]:
+def run(scheme: str, flows: tuple[Flow, ...], cuts: Thresholds = NO_CUTS, **more: int) -> dict[int, int]:
     """How long each flow took, in ns; -1: it was given up."""
     given_settings = program_settings(scheme, SMALL, cuts, Settings(), 1) | more
-    found = ended(flows, lines_of("fabric_run", case_text(given_settings, flows, starts)), SMALL)
+    found = ended(flows, lines_of("fabric_run", case_text(given_settings, flows)), SMALL)
     return {number: one.took_ns if one.finished else -1 for number, one in enumerate(found)}
 
 
@@ -121,12 +119,6 @@ class TestAdmission:
         taken = [run("karuna", (one, *others), cuts)[0] for one in large]
         assert taken[1] < 10_000_000 < taken[0]
 
-    def test_it_sends_ahead_when_it_is_told_to_and_no_longer_than_that(self) -> None:
-        """It aims at 9.4 of 10 ms; twice as fast it is through after half of that. What it sent ahead it keeps."""
-        ahead, back = HeadStart(0, 2_000_000, 2.0), HeadStart(0, 4_300_000, 1.0)
-        for starts, took_ms in (((), 9.3), ((ahead,), 4.7), ((ahead, back), 9.3)):
-            assert run("karuna", (self.ASKED,), starts=starts)[0] / 1e6 == pytest.approx(took_ms, rel=0.05)
-
     def admitted(self, after_ns: int) -> Flow:
         return replace(self.REFUSED, admitted_ns=after_ns)
 
@@ -199,8 +191,6 @@ class TestMany:
             lines_of("fabric_run", "scheme dctcp\ncolour 1\n")
         with pytest.raises(RunError, match="line 1: a flow joins"):
             lines_of("fabric_run", "flow 0 1 1 10 3 0 0 0\n")
-        with pytest.raises(RunError, match="line 1: a head start is of a flow before it"):
-            lines_of("fabric_run", "ahead 0 1 1126\n")
 
 
 def test_frames_are_those_of_the_program() -> None:

@@ -108,13 +108,6 @@ class TestAFlowWithADeadline:
             assert until(lambda: sink.received.get(number) == 250_000)
             assert 0.14 <= sink.last[number] - began <= 0.2
 
-    def test_where_it_may_send_ahead_it_takes_so_much_less(self, control: CongestionControl, port: EcnPort) -> None:
-        control.set_head_starts({(ip_address("10.8.1.2"), ip_address(port.target)): 1.5})
-        with Sink(port, control.dctcp) as sink:
-            began, number = send(sink, control.mcp, 250_000, mark_of(250_000, 200))
-            assert until(lambda: sink.received.get(number) == 250_000)
-            assert 0.09 <= sink.last[number] - began <= 0.14
-
     def test_another_message_of_the_connection_has_a_deadline_of_its_own(
         self, control: CongestionControl, port: EcnPort
     ) -> None:

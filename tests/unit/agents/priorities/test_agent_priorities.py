@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,25 +17,14 @@ from agents import run
 from agents.config import AgentConfig
 from agents.priorities import priorities
 from agents.priorities.mcp_settings import McpSettings
-from agents.priorities.priorities import ASK_AGAIN_NS, HEAD_STARTS_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
+from agents.priorities.priorities import ASK_AGAIN_NS, MOST_ASK_NS, MOST_POSTPONED, Priorities
 from agents.priorities.tagger import SHORT_BYTES, TaggerSettings
 from agents.queues.classifier import Address
 from ebpf.libbpf import BpfError
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.bodies.flows.priorities import SIZE_ROW
 from protocol.bodies.groups import GroupsChange
-from protocol.messages import (
-    Coflows,
-    Directory,
-    HeadStarts,
-    Heartbeat,
-    Override,
-    Paths,
-    Regulate,
-    Thresholds,
-    ThresholdsRequest,
-    Welcome,
-)
+from protocol.messages import Coflows, Directory, Heartbeat, Override, Paths, Regulate, Thresholds, ThresholdsRequest
 
 SECOND = 10**9
 MESSAGE = Thresholds(5, SECOND, 3, 3, (10, 20), (5, 9))
@@ -250,7 +239,6 @@ class FakeControl:
     def __init__(self) -> None:
         self.common: list[McpSettings] = []
         self.paths: dict[Address, McpSettings] = {}
-        self.ahead: dict[tuple[Address, Address], float] = {}
 
     def configure(self, settings: McpSettings) -> bool:
         self.common.append(settings)
@@ -258,10 +246,6 @@ class FakeControl:
 
     def set_paths(self, paths: Mapping[Address, McpSettings]) -> int:
         self.paths = dict(paths)
-        return 0
-
-    def set_head_starts(self, times: Mapping[tuple[Address, Address], float]) -> int:
-        self.ahead = dict(times)
         return 0
 
     def close(self) -> None:
@@ -309,46 +293,3 @@ class TestPaths:
     def test_a_path_that_is_absurd_is_brought_within_mcps_limits(self) -> None:
         made = priorities.mcp_settings(1, 10**6)
         assert made.link_bps == 100_000 and made.marking_packets == 10_000
-
-
-class TestHeadStarts:
-    """The leader says to which destinations flows with deadlines may send ahead of time."""
-
-    OWN, OWN6, PEER, PEER6 = map(ip_address, ("10.0.0.16", "fd00::16", "10.0.0.17", "fd00::17"))
-
-    @pytest.fixture
-    def control(self, made: Priorities) -> FakeControl:
-        control = FakeControl()
-        made._control = control  # type: ignore[assignment]  # the kernel's is not there
-        made.handlers[Welcome](Welcome(1, 16, 0, 0, 0, 0, 0, 0), 0)
-        made.handlers[Directory](Directory(1, 0, 1, ((16, (self.OWN, self.OWN6)), (17, (self.PEER, self.PEER6)))), 0)
-        return control
-
-    def test_between_addresses_of_one_family_until_the_leader_says_so(self, made: Priorities, control: FakeControl) -> None:
-        made.handlers[HeadStarts](HeadStarts(1, 0, 1, ((17, 1536), (99, 1126))), 0)
-        assert control.ahead == {(self.OWN, self.PEER): 1.5, (self.OWN6, self.PEER6): 1.5}
-        made.handlers[HeadStarts](HeadStarts(2, 0, 1, ()), 1)
-        assert control.ahead == {}
-        made.handlers[HeadStarts](HeadStarts(1, 0, 1, ((17, 1536),)), 2)
-        assert control.ahead == {}, "an older one came late"
-
-    def test_once_a_page_that_was_missing_is_there(self, made: Priorities, control: FakeControl) -> None:
-        made.handlers[HeadStarts](HeadStarts(1, 1, 2, ((17, 1536),)), 0)
-        assert control.ahead == {}
-        made.handlers[HeadStarts](HeadStarts(1, 0, 2, ()), 0)
-        assert len(control.ahead) == 2
-
-    def test_not_when_the_leader_has_fallen_silent(self, made: Priorities, control: FakeControl) -> None:
-        made.handlers[HeadStarts](HeadStarts(1, 0, 1, ((17, 1126),)), 0)
-        made.advance(HEAD_STARTS_NS - 1)
-        assert control.ahead
-        made.advance(HEAD_STARTS_NS + SECOND)
-        assert control.ahead == {}
-
-    def test_not_under_another_leader_before_it_says_so(self, made: Priorities, control: FakeControl) -> None:
-        made.handlers[HeadStarts](HeadStarts(7, 0, 1, ((17, 1126),)), 0)
-        made.new_leader(1)
-        assert control.ahead == {}
-        made.handlers[Directory](Directory(1, 0, 1, ((16, (self.OWN,)), (17, (self.PEER,)))), 2)
-        made.handlers[HeadStarts](HeadStarts(1, 0, 1, ((17, 1024),)), 3)
-        assert control.ahead == {(self.OWN, self.PEER): 1.0}

@@ -106,9 +106,8 @@ class TestKept:
 
     def test_it_says_how_many_it_has_no_room_for(self) -> None:
         there = FakeMap()
-        assert _Kept(there, 2).replace(  # type: ignore[arg-type]
-            {bytes([at]): b"1" for at in range(5)}
-        ) == 3
+        kept = _Kept(there, 2)  # type: ignore[arg-type]
+        assert kept.replace({bytes([at]): b"1" for at in range(5)}) == 3
         assert len(there) == 2
 
     def test_where_there_is_no_map_there_is_none(self) -> None:

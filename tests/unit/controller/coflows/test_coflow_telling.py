@@ -16,7 +16,7 @@ from controller.scheduling.network import FabricNetwork
 from controller.store.store import Store
 from protocol.bodies.flows.coflow_report import CoflowReport
 from protocol.flowmark import DEADLINE_MAX_MS, CoflowMark, FlowMark
-from protocol.messages import HEARTBEAT_MAC, Coflows, HeadStarts, Message
+from protocol.messages import HEARTBEAT_MAC, Coflows, Message
 from protocol.timers import REPEATS_NS, Timers
 from topology import shapes
 from topology.fabric import DirectedLink
@@ -40,9 +40,8 @@ class TestTelling:
         self.telling = CoflowQueues(self.timers, self.members, self.send, self.lines.append)
 
     def send(self, message: Message, to: bytes) -> None:
-        if not isinstance(message, HeadStarts):  # these have tests of their own
-            assert to == HEARTBEAT_MAC
-            self.sent.append(message)
+        assert to == HEARTBEAT_MAC
+        self.sent.append(message)
 
     def open(self, *numbers: int, now_ns: int, ahead_ns: int = 0, **fields: Any) -> None:  # noqa: ANN401 -- of the document
         document: dict[str, Any] = {"expires_ns": NEVER, "deadline_ns": None, "size_bytes": None, "flows": [], **fields}

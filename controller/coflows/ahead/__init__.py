@@ -1,1 +1,0 @@
-"""Flows with admitted deadlines that may send ahead of time."""
