@@ -15,7 +15,7 @@ from ryu.ofproto.ofproto_v1_3_parser import OFPPortStats
 from controller.openflow import codec
 from controller.openflow.intake.hosts import Host, PortRef
 from controller.openflow.learned import DEFAULT_RATE_BPS, FabricLearner
-from controller.openflow.metering import UNREAD_MAX, Counters, Load, PortMeter, RefusalMeter
+from controller.openflow.metering import UNREAD_MAX, Counters, DropRule, Load, PortMeter, RefusalMeter
 from controller.openflow.publication.publisher import Publisher
 from controller.openflow.tables.flowtable import Cause
 from controller.openflow.view import Link, Port, Switch, View
@@ -248,12 +248,12 @@ class TestMeters:
 
     def test_refusals_add_up_over_switches_and_over_counters_that_started_again(self) -> None:
         meter = RefusalMeter()
-        cause = Cause.FORGED_COORDINATOR
-        assert meter.read(1, {cause: 3}) == {cause: 3}
-        assert meter.read(1, {cause: 5}) == {cause: 2}
-        assert meter.read(1, {cause: 5}) == {}
-        assert meter.read(1, {cause: 1}) == {cause: 1}
-        assert meter.read(2, {cause: 4}) == {cause: 4}
+        cause, rule = Cause.FORGED_COORDINATOR, DropRule(Cause.FORGED_COORDINATOR)
+        assert meter.read(1, {rule: 3}) == {cause: 3}
+        assert meter.read(1, {rule: 5}) == {cause: 2}
+        assert meter.read(1, {rule: 5}) == {}
+        assert meter.read(1, {rule: 1}) == {cause: 1}
+        assert meter.read(2, {rule: 4}) == {cause: 4}
         assert meter.totals[cause] == 10
 
 
