@@ -33,15 +33,6 @@ def test_every_host_reaches_every_other_and_the_end_leaves_nothing() -> None:
     assert "mininet:" not in commands and "ovs-vswitchd" not in commands
 
 
-def test_the_switch_goes_before_every_other_program() -> None:
-    with EmulatedFabric(shapes.star(hosts=2)) as emulated:
-        shown = subprocess.run(["chrt", "--pid", str(emulated.ovs.switch_pid)], capture_output=True, text=True, check=True)
-        assert "SCHED_DEADLINE" in shown.stdout
-        before_ns = emulated.ovs.waited_ns()
-        assert "1 received" in emulated.run_in("h1", "ping", "-c", "1", "-W", "2", str(emulated.endpoints()["h2"]))
-        assert emulated.ovs.waited_ns() >= before_ns
-
-
 def test_a_start_that_fails_leaves_nothing() -> None:
     fabric = FabricBuilder().add_switch("s1").add_host("h1", ["192.168.1.1"]).add_link("h1", "s1", 10**8).build()
     with pytest.raises(EmulationError, match=r"192\.168\.1\.1 is not in 10\.0\.0\.0/8"), EmulatedFabric(fabric):

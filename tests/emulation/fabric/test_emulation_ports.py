@@ -199,3 +199,13 @@ def test_two_private_switches_run_beside_each_other_and_leave_nothing() -> None:
     assert not Path(f"/proc/{pid}").exists()
     left = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
     assert "first" not in left
+
+
+def test_the_switch_goes_before_every_other_program() -> None:
+    """Two processors have room for one such switch: a second fabric's is refused (EBUSY), and goes by its fixed priority."""
+    with EmulatedFabric(shapes.star(hosts=2)) as emulated:
+        shown = subprocess.run(["chrt", "--pid", str(emulated.ovs.switch_pid)], capture_output=True, text=True, check=True)
+        assert "SCHED_DEADLINE" in shown.stdout
+        before_ns = emulated.ovs.waited_ns()
+        assert "1 received" in emulated.run_in("h1", "ping", "-c", "1", "-W", "2", str(emulated.endpoints()["h2"]))
+        assert emulated.ovs.waited_ns() >= before_ns
