@@ -23,9 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from itertools import islice
 from pathlib import Path
-from typing import Self
 
 from agents.bpf.build import object_path
 from agents.kernel.probe import has_congestion_control, has_struct_ops
@@ -39,9 +37,8 @@ KERNEL_DCTCP, KERNEL_RENO = "dctcp", "reno"
 FORCED = "BATON_MCP"
 """In the environment: struct_ops or sock_ops, the way to have MCP; not set: struct_ops if the kernel has it."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-_SETTINGS_MAP, _EVENTS_MAP = "mcp_settings", "mcp_events"
+_SETTINGS_MAP, _EVENTS_MAP, _PATHS_MAP = "mcp_settings", "mcp_events", "mcp_paths"
 _PATH = struct.Struct("=QII")
-_PATHS_MAP = "mcp_paths", 16, _PATH.size
 MOST_PATHS = 16_384
 """Addresses whose path differs from the usual one, as in agents/bpf/mcp_flow.h."""
 _EVENT = struct.Struct("=QQQIIHHI16s16s")
@@ -143,7 +140,8 @@ class CongestionControl:
         self._names: list[str] = []
         """Those that this process or another has registered, for this one to use."""
         self._settings: BpfMap | None = None
-        self._paths: _Kept | None = None
+        self._paths: BpfMap | None = None
+        self._known_paths: dict[bytes, bytes] = {}
         self.way = way()
         self.dctcp = KERNEL_DCTCP if self.way is Way.SOCK_OPS and has_congestion_control(KERNEL_DCTCP) else DCTCP
         self.mcp = MCP if self.way is Way.STRUCT_OPS else KERNEL_DCTCP if self.dctcp == KERNEL_DCTCP else KERNEL_RENO
@@ -156,7 +154,7 @@ class CongestionControl:
             if mcp and self.way is Way.STRUCT_OPS:
                 self._register(MCP, "mcp", wanted)
                 self._settings = self._found(_SETTINGS_MAP, len(_ZERO), len(wanted))
-                self._paths = _Kept.of(self._found(*_PATHS_MAP), MOST_PATHS)
+                self._paths = self._found(_PATHS_MAP, 16, _PATH.size)
             elif mcp:
                 self._settings = self._attach(cgroup_root() if cgroup is None else cgroup, wanted)
         except BaseException:
@@ -196,7 +194,7 @@ class CongestionControl:
         loaded = self._objects[MCP] = BpfObject(object_path("mcp_callbacks"))
         held = loaded.map(_SETTINGS_MAP, len(_ZERO), len(settings))
         held[_ZERO] = settings
-        self._paths = _Kept(loaded.map(*_PATHS_MAP), MOST_PATHS)
+        self._paths = loaded.map(_PATHS_MAP, 16, _PATH.size)
         loaded.attach_cgroup("mcp_callbacks", cgroup)
         return held
 
@@ -218,8 +216,17 @@ class CongestionControl:
 
         Returns how many of them there was no room for: to those MCP takes the common settings.
         """
-        wanted = {packed(address): _PATH.pack(*settings.path) for address, settings in paths.items()}
-        return len(wanted) if self._paths is None else self._paths.replace(wanted)
+        if self._paths is None:
+            return len(paths)
+        every = ((packed(address), _PATH.pack(*settings.path)) for address, settings in paths.items())
+        wanted = dict(list(every)[:MOST_PATHS])
+        for key in self._known_paths.keys() - wanted.keys():
+            self._paths.remove(key)
+        for key, value in wanted.items():
+            if self._known_paths.get(key) != value:
+                self._paths[key] = value
+        self._known_paths = wanted
+        return len(paths) - len(wanted)
 
     @property
     def owner(self) -> bool:
@@ -236,38 +243,11 @@ class CongestionControl:
         return self._objects[MCP].map(*_GATED) if self.way is Way.SOCK_OPS and MCP in self._objects else None
 
     def close(self) -> None:
-        """Removes what this process registered, and what it set where another did. May be called again."""
-        if self._paths is not None:
-            self._paths.replace({})
+        """Removes what this process registered. May be called again."""
         self._settings = self._paths = None
         self._held.close()
         while self._objects:
             self._objects.popitem()[1].close()
-
-
-class _Kept:
-    """A map of the kernel's that other processes may fill, too: this one removes only what it has set."""
-
-    def __init__(self, there: BpfMap, most: int) -> None:
-        """`most`: entries that it has room for."""
-        self._there, self._most = there, most
-        self._own: dict[bytes, bytes] = {}
-
-    @classmethod
-    def of(cls, there: BpfMap | None, most: int) -> Self | None:
-        """None where there is no map, as in the program of an older agent."""
-        return None if there is None else cls(there, most)
-
-    def replace(self, wanted: Mapping[bytes, bytes]) -> int:
-        """Sets these entries in place of those before; returns how many there was no room for."""
-        kept = dict(islice(wanted.items(), self._most))
-        for key in self._own.keys() - kept.keys():
-            self._there.remove(key)
-        for key, value in kept.items():
-            if self._own.get(key) != value:
-                self._there[key] = value
-        self._own = kept
-        return len(wanted) - len(kept)
 
 
 class Chooser:

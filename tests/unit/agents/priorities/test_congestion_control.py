@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from agents.priorities import congestion_control
-from agents.priorities.congestion_control import FORCED, Way, _Kept, way
+from agents.priorities.congestion_control import FORCED, Way, way
 from ebpf.libbpf import BpfError
 
 
@@ -83,32 +83,3 @@ def test_any_other_refusal_is_told(refused: Registration) -> None:
     with pytest.raises(BpfError, match="registering baton_dctcp"):
         congestion_control.CongestionControl(mcp=False)
     assert refused.closed
-
-
-class FakeMap(dict[bytes, bytes]):
-    """A map of the kernel's, into which others write as well."""
-
-    def remove(self, key: bytes) -> None:
-        del self[key]
-
-
-class TestKept:
-    """What a process sets in maps that it shares with others."""
-
-    def test_it_removes_only_what_it_has_set_itself(self) -> None:
-        there = FakeMap({b"another's": b"1"})
-        kept = _Kept(there, 4)  # type: ignore[arg-type]
-        assert kept.replace({b"a": b"1", b"b": b"2"}) == 0
-        assert kept.replace({b"b": b"3"}) == 0
-        assert there == {b"another's": b"1", b"b": b"3"}
-        kept.replace({})
-        assert there == {b"another's": b"1"}
-
-    def test_it_says_how_many_it_has_no_room_for(self) -> None:
-        there = FakeMap()
-        kept = _Kept(there, 2)  # type: ignore[arg-type]
-        assert kept.replace({bytes([at]): b"1" for at in range(5)}) == 3
-        assert len(there) == 2
-
-    def test_where_there_is_no_map_there_is_none(self) -> None:
-        assert _Kept.of(None, 2) is None
