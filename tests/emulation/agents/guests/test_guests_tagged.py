@@ -186,7 +186,7 @@ def test_bad_input_names_the_field(host: Host) -> None:
     done = host.flow(host.guest, "mark", "--to", "10.9.0.2:70000", "--size", "1KB")
     assert done.returncode == 1 and "to: port '70000' is not from 1 to 65535" in done.stderr
     done = host.flow(host.guest, "mark", "--to", SERVER, "--size", "1MB", "--deadline", "1ms")
-    assert done.returncode == 1 and "deadline_ms: 1000000 bytes in 1 ms are 8,000 Mb/s" in done.stderr
+    assert done.returncode == 1 and "--deadline (ms): 1000000 bytes in 1 ms are 8,000 Mb/s" in done.stderr
 
 
 def until_known(host: Host, address: str) -> None:
