@@ -1,58 +1,61 @@
 /* Frames in the loop of slots: it takes them in batches, and tells the cores and Python of each batch. */
 #ifndef BATON_FRAMES_BATCHES_H
 #define BATON_FRAMES_BATCHES_H
+#include "gathered.h"
 #include "incoming.h"
 #include "steering.h"
 
 #define TURN_NS 150000      /* no batch begins later after the turn's begin */
 #define TAKEN_AT_ONCE 32    /* frames that are received by one call: 100 to 200 us */
 
-/* Tells Python of the last batch. Frames of which it has nothing to know are counted, and told with what comes after them. */
-static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
-    const struct frames *f = loop->frames;
-    const struct counts *counts = &f->counts;
-    loop->uncounted += counts->accepted;
-    if (counts->yields || counts->opened || counts->backlogs || counts->delayed) {
-        struct told_batch batch = {
-            TOLD_BATCH, 0, loop->uncounted, counts->yields, counts->opened, counts->entries, counts->backlogs, counts->delayed,
-            now_ns,
-        };
-        loop->uncounted = 0;
-        uint8_t *at = told_put(told_end(&loop->told), &batch, sizeof batch);
-        at = told_put(at, f->yields, counts->yields * sizeof *f->yields);
-        at = told_put(at, f->opened, counts->opened * sizeof *f->opened);
-        at = told_put(at, f->sizes, counts->entries * sizeof *f->sizes);
-        at = told_put(at, f->nodes, counts->backlogs * sizeof *f->nodes);
-        at = told_put(at, f->offsets, (counts->backlogs + 1) * sizeof *f->offsets);
-        at = told_put(at, f->destinations, counts->entries * sizeof *f->destinations);
-        at = told_put(at, f->delayed, counts->delayed * sizeof *f->delayed);
-        at = told_put(at, f->watched, counts->yields);
-        told_close(&loop->told, at, now_ns);
-        loop->steering.attend |= counts->backlogs || (counts->yields && !loop->steering.planners);
-    }
-    if (counts->raw_bytes >= 0 && loop->told.frames > TOLD_FRAMES)
-        loop->steering.dropped++;
-    else if (counts->raw_bytes >= 0) {
-        uint32_t before = loop->told.used;
-        struct told_frame frame = {
-            counts->proven ? TOLD_PROVEN : TOLD_FRAME, 0, (uint32_t)counts->raw_bytes, box, now_ns, counts->raw_stamp_ns,
-        };
-        uint8_t *at = told_put(told_end(&loop->told), &frame, sizeof frame);
-        told_close(&loop->told, told_put(at, f->raw, frame.size), now_ns);
-        loop->told.frames += loop->told.used - before;
-        loop->steering.attend |= box == 0 || loop->steering.prompt;
-    }
+/* Whether Python has heard lately that something waits at a member for this destination; from now on it has. */
+static int knows_of(struct peer *peer, uint32_t destination) {
+    for (uint32_t one = 0; one < TOLD_OF; one++)
+        if (peer->told_of[one] == destination)
+            return 1;
+    peer->told_of[peer->next_told++ % TOLD_OF] = (uint16_t)destination;
+    return 0;
 }
 
-/* Tells Python how many frames were taken of which it has nothing else to know. */
-static void tell_count(struct loop *loop) {
-    int64_t now_ns = loop->steering.now_ns;
-    struct told_batch batch = {.kind = TOLD_BATCH, .accepted = loop->uncounted, .now_ns = now_ns};
-    uint32_t first = 0; /* of the offsets, which has one more than there are backlogs */
-    if (!loop->uncounted || !told_has_room(&loop->told))
+/* Whether the last batch names a pair that is new to Python, which says whether a core has to know of it. */
+static int names_new_pair(struct frames *f) {
+    int found = 0;
+    for (uint32_t one = 0; one < f->counts.backlogs; one++)
+        for (uint32_t at = f->offsets[one]; at < f->offsets[one + 1]; at++)
+            found |= !knows_of(&f->peers[f->nodes[one]], f->destinations[at]);
+    return found;
+}
+
+static void tell_gathered(struct loop *loop) {
+    gathered_tell(&loop->gathered, &loop->told);
+    loop->frames->batch++;
+}
+
+/* Gathers the last batch for Python, and tells it of a frame that it handles. */
+static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
+    struct frames *f = loop->frames;
+    const struct counts *counts = &f->counts;
+    gathered_add(&loop->gathered, &loop->told, f, now_ns);
+    loop->steering.attend |= loop->steering.planners ? names_new_pair(f) : counts->backlogs || counts->yields;
+    if (counts->raw_bytes < 0) {
+        if (counts->waiting) /* who said something says the other next (`ends_batch`) */
+            tell_gathered(loop);
         return;
-    loop->uncounted = 0;
-    told_close(&loop->told, told_put(told_put(told_end(&loop->told), &batch, sizeof batch), &first, sizeof first), now_ns);
+    }
+    if (loop->told.frames > TOLD_FRAMES) {
+        loop->steering.dropped++;
+        return;
+    }
+    if (!counts->proven) /* who registers, or leaves, has said the rest before */
+        tell_gathered(loop);
+    uint32_t before = loop->told.used;
+    struct told_frame frame = {
+        counts->proven ? TOLD_PROVEN : TOLD_FRAME, 0, (uint32_t)counts->raw_bytes, box, now_ns, counts->raw_stamp_ns,
+    };
+    uint8_t *at = told_put(told_end(&loop->told), &frame, sizeof frame);
+    told_close(&loop->told, told_put(at, f->raw, frame.size), now_ns);
+    loop->told.frames += loop->told.used - before;
+    loop->steering.attend |= box == 0 || loop->steering.prompt;
 }
 
 /* Tells the cores of the last batch; returns whether there was anything to tell. */

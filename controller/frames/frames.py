@@ -9,7 +9,7 @@ member's replay window is one, whichever way its frames take (`LentWindow`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,7 +41,11 @@ class Batch(NamedTuple):
     """Slots given back (RETURNED), in the order in which the frames came, as are all of these arrays."""
     watched: NDArray[np.uint8]
     """For each of them, whether the slot is watched."""
+    yielded_ns: Sequence[int]
+    """And when the frame was taken."""
     nodes: Words
+    backlog_ns: Sequence[int]
+    """For each of these members, when its backlog was taken."""
     offsets: Words
     """The bytes of nodes[i] wait for destinations[offsets[i] : offsets[i + 1]], members all; nothing else of it waits."""
     destinations: Words
@@ -205,10 +209,10 @@ class Frames:
         raw = ctypes.string_at(self._c.frames_raw(self._state), raw_bytes) if raw_bytes >= 0 else None
         yields, backlogs, entries = counts.yields, counts.backlogs, counts.entries
         return Batch(
-            accepted, self._yields[:yields], self._watched[:yields], self._nodes[:backlogs], self._offsets[: backlogs + 1],
-            self._destinations[:entries], self._sizes[:entries], self._opened[: counts.opened],
-            self._delayed[: counts.delayed], raw, counts.raw_stamp_ns, counts.waiting > 0 or counts.full > 0,
-            bool(counts.proven),
+            accepted, self._yields[:yields], self._watched[:yields], [now_ns] * yields, self._nodes[:backlogs],
+            [now_ns] * backlogs, self._offsets[: backlogs + 1], self._destinations[:entries], self._sizes[:entries],
+            self._opened[: counts.opened], self._delayed[: counts.delayed], raw, counts.raw_stamp_ns,
+            counts.waiting > 0 or counts.full > 0, bool(counts.proven),
         )  # fmt: skip
 
     def direct(

@@ -188,7 +188,7 @@ void frames_take(struct frames *f, int fd, uint32_t box, uint32_t most, int64_t 
     counts->accepted = counts->yields = counts->backlogs = counts->entries = counts->opened = counts->delayed = 0;
     counts->withheld = 0;
     counts->raw_bytes = NEVER;
-    f->batch++;
+    f->batch += !f->gathers;
     f->offsets[0] = 0;
     while (in->next < in->count) {
         uint32_t at = in->next;

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ebpf.clibrary import Library
 
-POINTER, I64, U64, U32, I32, BYTE = (
-    ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint8,
+POINTER, I64, U64, U32, I32, U16, BYTE = (
+    ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint16, ctypes.c_uint8,
 )  # fmt: skip
 NODES = 0x4000
 """Node ids are below this."""
@@ -19,6 +19,8 @@ MOST_SAID = 1_000
 less than half of its time. A host with a slot each half millisecond says 400."""
 WORDS = 16
 """Of each member so many YIELDs are kept for a BACKLOG from before them that waits for Python."""
+TOLD_OF = 8
+"""Of each member so many destinations are kept of which Python has heard that something waits for them."""
 
 
 class Word(ctypes.Structure):
@@ -37,6 +39,7 @@ class Peer(ctypes.Structure):
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
         ("next_word", U32), ("said", U32), ("said_since_ns", I64), ("words", Word * WORDS),
+        ("told_of", U16 * TOLD_OF), ("next_told", U32),
     )  # fmt: skip
 
 

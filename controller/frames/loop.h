@@ -22,6 +22,7 @@ static int wants_python(const struct loop *loop, int64_t now_ns) {
     const struct steering *steering = &loop->steering;
     int wants = (int)steering->attend || (steering->review_ns != NEVER && now_ns >= steering->review_ns);
     wants |= loop->told.used && (now_ns - loop->told.since_ns >= LOOK_NS || loop->told.used > TOLD_ROOM / 8);
+    wants |= gathered_any(&loop->gathered) && now_ns - loop->gathered.since_ns >= LOOK_NS;
     if (loop->chooser.core)
         wants |= loop->chooser.dirty(loop->chooser.core) || loop->chooser.unplaced(loop->chooser.core);
     for (uint32_t one = 0; one < steering->planners; one++)
@@ -111,6 +112,7 @@ struct loop *loop_new(struct frames *f, int main_box, int deferred_box, int tell
     if (!loop)
         return NULL;
     loop->frames = f;
+    f->gathers = 1;
     loop->descriptors[0] = main_box;
     loop->descriptors[1] = deferred_box;
     loop->tell = tell;
@@ -173,6 +175,7 @@ void loop_stop(struct loop *loop) {
 
 void loop_free(struct loop *loop) {
     loop_stop(loop);
+    loop->frames->gathers = 0;
     close(loop->wake);
     told_free(&loop->told);
     free(loop->rows);
@@ -187,7 +190,8 @@ void *loop_chooser(struct loop *loop) { return &loop->chooser; }
 const void *loop_told(struct loop *loop, uint32_t *size, int64_t *read_ns) {
     struct told *told = &loop->told;
     lock_hold(&loop->frames->lock);
-    tell_count(loop);
+    tell_gathered(loop);
+    tell_left_out(loop, loop->steering.now_ns);
     const void *found = told->buffers[told->filling];
     *size = told->used;
     *read_ns = loop->steering.read_ns;

@@ -9,6 +9,7 @@
 #define JUMP (1ULL << 40) /* see protocol/auth.py */
 #define NEVER (-1)
 #define WORDS 16 /* a host has one slot of a millisecond or more after the other: Python is seldom so far behind */
+#define TOLD_OF 8 /* more destinations than most hosts send to at a time */
 #define SAID_NS 100000000 /* what a host says is counted anew after so long */
 
 /* What a YIELD said of one destination. Known to ctypes as `Word`. */
@@ -35,6 +36,8 @@ struct peer {
     uint32_t next_word, said; /* `said` since `said_since_ns` */
     int64_t said_since_ns;
     struct word words[WORDS]; /* of the last YIELDs that were taken here, under this enrolment */
+    uint16_t told_of[TOLD_OF]; /* destinations of backlogs that Python was told of; 0: none */
+    uint32_t next_told;
 };
 
 /* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */

@@ -65,7 +65,7 @@ static void carry_on(struct loop *loop, int64_t now_ns) {
             plan.revoked++;
         }
     plan.granted = watched;
-    plan.left_out = grants - watched;
+    loop->left_out += grants - watched;
     steering->watched_room -= watched;
     at = told_put(at, granted, has_room ? watched * sizeof *granted : 0);
     frames_direct(f, loop->descriptors[0], revokes, revoked, grants, granted, watched, now_ns);
@@ -80,10 +80,19 @@ static void carry_on(struct loop *loop, int64_t now_ns) {
         at = told_put(at, &revoked[f->others[one]], sizeof *revoked);
     }
     steering->attend |= plan.others > 0;
-    if (!plan.revoked && !plan.granted && !plan.others && !plan.left_out)
+    if (!plan.revoked && !plan.granted && !plan.others)
         return;
     memcpy(told_end(&loop->told), &plan, sizeof plan);
     told_close(&loop->told, at, now_ns);
+}
+
+/* Tells Python how many slots were granted of which it is told nothing else. */
+static void tell_left_out(struct loop *loop, int64_t now_ns) {
+    struct told_plan plan = {.kind = TOLD_PLAN, .left_out = loop->left_out, .now_ns = now_ns};
+    if (!loop->left_out)
+        return;
+    loop->left_out = 0;
+    told_close(&loop->told, told_put(told_end(&loop->told), &plan, sizeof plan), now_ns);
 }
 
 /* Puts the revoked slots of all planners, then their grants, into rows to be sent. Without memory they are lost. */

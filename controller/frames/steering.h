@@ -3,8 +3,7 @@
 #define BATON_FRAMES_STEERING_H
 #include <pthread.h>
 
-#include "state.h"
-#include "told.h"
+#include "gathered.h"
 
 enum { PLANNERS = 2 };
 
@@ -54,10 +53,11 @@ struct loop {
     struct planner planners[PLANNERS], chooser;
     struct frames *frames;
     struct told told;
+    struct gathered gathered;
     struct row *rows; /* the last plan: what it revokes, and then what it grants */
     uint32_t rows_room, rows_next, rows_end, revokes;
     int descriptors[INBOXES], wake, tell, signalled, stop, started, fed, put_off, left[INBOXES];
-    uint32_t uncounted; /* frames that were taken and not told of */
+    uint32_t left_out;  /* slots that were granted and not told of */
     int64_t due_ns, looked_ns, until_ns, planned_ns, slots, yields;
     int64_t burst, burst_ns; /* the most slots of a plan of late, and when it was made */
     int steady;

@@ -13,7 +13,7 @@ from controller.policies.compiled.batches import RETURNED, SLOT
 
 BATCH, FRAME, PLAN, PROVEN = 1, 2, 3, 4
 _I64, _U32, _U8 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint8)
-_ARRAYS: tuple[np.dtype[Any], ...] = (RETURNED, OPENED, _I64, _U32, _U32, _U32, _U32, _U8)
+_ARRAYS: tuple[np.dtype[Any], ...] = (RETURNED, OPENED, _I64, _I64, _I64, _U32, _U32, _U32, _U32, _U8)
 _EMPTY = {dtype: np.zeros(0, dtype) for dtype in _ARRAYS}
 _HEAD = struct.Struct("2I")
 _BATCH = struct.Struct("8Iq")
@@ -68,14 +68,14 @@ def _batch(told: bytes, at: int) -> tuple[int, Batch]:
     _, _, accepted, yields, opened, entries, backlogs, delayed, now_ns = _BATCH.unpack_from(told, at)
     at += _BATCH.size
     arrays: list[Any] = []
-    counts = yields, opened, entries, backlogs, backlogs + 1, entries, delayed, yields
+    counts = yields, opened, entries, yields, backlogs, backlogs, backlogs + 1, entries, delayed, yields
     for dtype, count in zip(_ARRAYS, counts, strict=True):
         arrays.append(np.frombuffer(told, dtype, count, at) if count else _EMPTY[dtype])
         at += count * dtype.itemsize
-    given_back, acknowledged, sizes, nodes, offsets, destinations, changed, watched = arrays
+    given_back, acknowledged, sizes, yielded_ns, backlog_ns, nodes, offsets, destinations, changed, watched = arrays
     return now_ns, Batch(
-        accepted, given_back, watched, nodes, offsets, destinations, sizes, acknowledged, changed, None, 0, more=False,
-        proven=False,
+        accepted, given_back, watched, yielded_ns.tolist(), nodes, backlog_ns.tolist(), offsets, destinations, sizes,
+        acknowledged, changed, None, 0, more=False, proven=False,
     )
 
 

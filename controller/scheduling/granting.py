@@ -35,7 +35,7 @@ GRACE_PART = 10
 """The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
-MOST_BACKLOGS = 32
+MOST_BACKLOGS = 256
 """Of so many backlogs of a batch it is noted since when bytes wait."""
 
 INFORMED_AT_ONCE = 256
@@ -214,11 +214,11 @@ class Granting(Part):
             if late := late and self.policy.late_matters(slot):
                 self._count_late(node)
             self._telemetry.opened(slot.slot, opened_ns, late=bool(late))
-        self._note(batch, now_ns)
+        self._note(batch)
         if self._looped is not None and self._loop is not None:
-            if now_ns <= self._informed_ns:
+            if min((*batch.yielded_ns, *batch.backlog_ns), default=now_ns) <= self._informed_ns:
                 with self._loop.lock:
-                    self._inform(self._newest(batch, now_ns), now_ns)
+                    self._inform(self._untold(batch), now_ns)
             if len(batch.yields):
                 self._looped.meet(*still_waiting(batch.yields))
             if len(batch.nodes):
@@ -249,43 +249,47 @@ class Granting(Part):
         if (member := self._members.get(node)) is not None:
             member.figures.late += 1
 
-    def _note(self, batch: Batch, now_ns: int) -> None:
+    def _note(self, batch: Batch) -> None:
         """Keeps what members said, for the dashboard and for who concludes from it."""
         here = self._members.get
-        for (slot, node, destination, unspent, size), watched in zip(
-            batch.yields.tolist(), batch.watched.tolist(), strict=True
+        for (slot, node, destination, unspent, size), watched, then_ns in zip(
+            batch.yields.tolist(), batch.watched.tolist(), batch.yielded_ns, strict=True
         ):
             if (member := here(node)) is None:
                 continue
             if watched:
-                self._telemetry.yielded(slot, (node, destination), unspent, size, now_ns)
+                self._telemetry.yielded(slot, (node, destination), unspent, size, then_ns)
             if size and here(destination) is not None:
                 member.backlog[destination] = size
             else:
                 member.backlog.pop(destination, None)
         destinations, sizes, offsets = batch.destinations.tolist(), batch.sizes.tolist(), batch.offsets.tolist()
-        for number, node in enumerate(batch.nodes.tolist()):
+        for number, (node, then_ns) in enumerate(zip(batch.nodes.tolist(), batch.backlog_ns, strict=True)):
             if (member := here(node)) is None:
                 continue
             its = slice(offsets[number], offsets[number + 1])
             member.backlog = dict(zip(destinations[its], sizes[its], strict=True))
             if number < MOST_BACKLOGS:
-                self._telemetry.backlog(node, member.backlog, now_ns)
+                self._telemetry.backlog(node, member.backlog, then_ns)
             else:
                 self._telemetry.leave_waiting(node)
 
-    def _newest(self, batch: Batch, now_ns: int) -> Batch:
-        """A batch of this time without the yields and backlogs of those of whom the loop has heard a later backlog since."""
-        nodes, givers, exchange = batch.nodes.tolist(), batch.yields["node"].tolist(), self._exchange
-        later = {node for node in {*nodes, *givers} if exchange is not None and exchange.has_later(node, now_ns)}
-        if not later:
-            return batch
-        kept = [at for at, node in enumerate(nodes) if node not in later]
+    def _untold(self, batch: Batch) -> Batch:
+        """What the loop has told the policy before this one of a batch, but for yields and backlogs of those of whom it has
+        heard a later backlog since."""
+        until_ns, exchange = self._informed_ns, self._exchange
+
+        def counts(node: int, then_ns: int) -> bool:
+            return then_ns <= until_ns and not (exchange is not None and exchange.has_later(node, then_ns))
+
+        givers = zip(batch.yields["node"].tolist(), batch.yielded_ns, strict=True)
+        given = [at for at, (node, then_ns) in enumerate(givers) if counts(node, then_ns)]
+        kept = [at for at, pair in enumerate(zip(batch.nodes.tolist(), batch.backlog_ns, strict=True)) if counts(*pair)]
         rows = [batch.destinations[batch.offsets[at] : batch.offsets[at + 1]] for at in kept]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
         return batch._replace(
-            yields=batch.yields[[at for at, node in enumerate(givers) if node not in later]], nodes=batch.nodes[kept],
-            offsets=offsets, destinations=np.concatenate([batch.destinations[:0], *rows]),
+            yields=batch.yields[given], nodes=batch.nodes[kept], offsets=offsets,
+            destinations=np.concatenate([batch.destinations[:0], *rows]),
         )  # fmt: skip
 
     def _inform(self, batch: Batch, now_ns: int) -> None:
