@@ -219,10 +219,9 @@ def _unpack_report(body: bytes) -> Report:
     middle = REPORT.size + count * REPORT_ENTRY.size
     if middle > len(body):
         raise ValueError("entries cut short")
-    entries = REPORT_ENTRY.struct.iter_unpack(body[REPORT.size : middle])
+    entries = map(FlowReport._make, REPORT_ENTRY.struct.iter_unpack(body[REPORT.size : middle]))
     counters = REPORT_COUNTER.struct.iter_unpack(body[middle:])
-    flows = tuple([FlowReport(*row) for row in entries])
-    return Report(period_ns, page, pages, flows, tuple(counters), report)
+    return Report(period_ns, page, pages, tuple(entries), tuple(counters), report)
 
 
 def _pack_heartbeat(message: Heartbeat) -> bytes:

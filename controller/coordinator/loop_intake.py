@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from controller.coordinator.intake import BATCHES_NS, Intake
+from controller.coordinator.intake import Intake
 from controller.coordinator.repeats import Repeats
 from controller.frames.exchange import Exchange
 from controller.frames.frames import Batch
@@ -15,6 +15,10 @@ from controller.frames.loop import SlotLoop
 from controller.frames.told import Planned, RawFrame, Told, records
 from protocol.link import ControlSocket
 from protocol.timers import Mishaps
+
+TAKES_NS = 1_000_000
+"""No record is begun later in a turn: timers and the lease are served between two turns. Frames that must not wait are answered
+by the loop of slots."""
 
 
 class LoopIntake(Intake):
@@ -66,7 +70,7 @@ class LoopIntake(Intake):
                 self._all_read_ns = self._read_ns
                 return
             self._records = records(told)
-        until_ns = now_ns + BATCHES_NS
+        until_ns = now_ns + TAKES_NS
         for then_ns, record in self._records:
             self._one(record, then_ns, now_ns)
             if time.monotonic_ns() >= until_ns:

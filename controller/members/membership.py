@@ -177,9 +177,10 @@ class Membership(Part):
         if now_ns < self._silent_due_ns:
             return
         silence_ns = self._settings.silence_ns
-        self._silent_due_ns = now_ns + silence_ns // LOOKS
         until_ns = max(self._read_until(now_ns), now_ns - silence_ns)
-        for member in self._members.silent(until_ns, silence_ns):
+        silent, earliest_ns = self._members.silent(until_ns, silence_ns)
+        self._silent_due_ns = max(now_ns + silence_ns // LOOKS, min(earliest_ns, now_ns) + silence_ns)
+        for member in silent:
             self.forget(member, now_ns, f"{member.name} is silent and loses its slots")
 
     def forget(self, member: Member, now_ns: int, why: str) -> None:

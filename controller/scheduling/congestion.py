@@ -255,7 +255,9 @@ class Congestion:
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Forgets a node at once."""
-        self._take_off(node)
+        for name in self._touched.pop(node, ()):
+            self._take_off(node, self._links[name])
+            self._dirty.add(name)
         self._reports.pop(node, None)
         self._moving.pop(node, None)
         self._first.pop(node, None)
@@ -270,19 +272,21 @@ class Congestion:
         due = self._due(now_ns)
         if not self._dirty and not due and not self._stale:
             return UNCHANGED
-        contended = {name for name in self._contended if name in self._links} if self._stale else set(self._contended)
+        known, links, calm = self._contended, self._links, self._calm
+        changed = {name for name in known if name not in links} if self._stale else set[Hashable]()
         for name in self._dirty.union(due):
-            if (link := self._links.get(name)) is not None:
+            if (link := links.get(name)) is not None:
                 self._judge(link, now_ns)
-                (contended.add if link.contended else contended.discard)(name)
-                if link.calm_ns is None:
-                    self._calm.pop(name, None)
-                else:
-                    self._calm.setdefault(name)
+                if link.contended is not (name in known):
+                    changed.add(name)
+                if link.calm_ns is not None:
+                    calm.setdefault(name)
+                elif name in calm:
+                    del calm[name]
         self._dirty.clear()
-        if not self._stale and contended == self._contended:
+        if not self._stale and not changed:
             return UNCHANGED
-        before, self._contended = self._contended, frozenset(contended)
+        before, self._contended = known, known ^ changed
         self._regulate()
         return Change(self._contended - before, before - self._contended)
 
@@ -330,14 +334,17 @@ class Congestion:
         return link.calm_ns is not None and now_ns - link.calm_ns >= self.quiet_ns
 
     def _judge(self, link: _Link, now_ns: int) -> None:
-        shared = len(link.large) > 1 or any(self._floods(node, link) for node in link.large)
         demand_bps = max(link.demand_bps + link.unmanaged_bps, link.port_bps)
+        busy = demand_bps > self.contend_fraction * link.capacity_bps
+        if not (busy or link.contended or link.dropped or link.lost_ns):
+            return
+        shared = len(link.large) > 1 or any(self._floods(node, link) for node in link.large)
         losing = self._losing(link, now_ns)
-        if shared and (link.dropped or losing or demand_bps > self.contend_fraction * link.capacity_bps):
+        if shared and (link.dropped or losing or busy):
             link.contended, link.calm_ns = True, None
         elif link.contended:
-            busy = demand_bps >= self.release_fraction * link.capacity_bps
-            if shared and (link.dropped or losing or busy or self._starves(link)):
+            still_busy = demand_bps >= self.release_fraction * link.capacity_bps
+            if shared and (link.dropped or losing or still_busy or self._starves(link)):
                 link.calm_ns = None
             elif link.calm_ns is None:
                 link.calm_ns = now_ns
@@ -371,38 +378,48 @@ class Congestion:
     # -- demands on links ---------------------------------------------------------------------------------------------
 
     def _put(self, node: int, flows: Mapping[int, tuple[int, int]]) -> None:
-        """Takes a node's old demands off the links and puts the new ones on."""
-        self._take_off(node)
+        """Puts a node's demands on the links, in place of those that it had there."""
+        demands = self._demands(node, flows)
+        for name in self._touched.get(node, ()):
+            if name not in demands:
+                self._take_off(node, self._links[name])
+                self._dirty.add(name)
+        for name, (bps, waiting, large) in demands.items():
+            link = self._links[name]
+            link.demand_bps += bps - link.by_node.get(node, 0)
+            link.by_node[node] = bps
+            (link.large.add if large else link.large.discard)(node)
+            link.waiting_bytes += waiting - link.waiting_by_node.get(node, 0)
+            if waiting:
+                link.waiting_by_node[node] = waiting
+            else:
+                link.waiting_by_node.pop(node, None)
+        self._touched[node] = list(demands)
+        self._dirty.update(demands)
+
+    def _demands(self, node: int, flows: Mapping[int, tuple[int, int]]) -> dict[Hashable, tuple[int, int, bool]]:
+        """What a node demands of each link: rate (bit/s), what waits (bytes), and whether a pair of it there is large."""
+        found: dict[Hashable, tuple[int, int, bool]] = {}
         if (network := self._network) is None:
-            return
-        touched: dict[Hashable, None] = {}
+            return found
         for destination, (rate_bps, waiting) in flows.items():
             bps = rate_bps + waiting * 8 * SECOND_NS // self.drain_ns
             path = network.path(node, destination) if bps else ()
             if path:
                 self._first[node] = path[0]
+            one = bps, waiting, rate_bps >= self.large_bps or waiting > 0
             for name in path:
                 link = self._links.get(name) or self._link(name, network)
                 if link.unused:  # its port may have been read before its member joined, whose rate counts
                     link.capacity_bps, link.unused = network.capacity_bps(name), False
-                touched[name] = None
-                link.demand_bps += bps
-                link.by_node[node] = link.by_node.get(node, 0) + bps
-                if rate_bps >= self.large_bps or waiting > 0:
-                    link.large.add(node)
-                if waiting > 0:
-                    link.waiting_bytes += waiting
-                    link.waiting_by_node[node] = link.waiting_by_node.get(node, 0) + waiting
-        self._touched[node] = list(touched)
-        self._dirty.update(touched)
+                before = found.get(name)
+                found[name] = one if before is None else (before[0] + bps, before[1] + waiting, before[2] or one[2])
+        return found
 
-    def _take_off(self, node: int) -> None:
-        for name in self._touched.pop(node, ()):
-            link = self._links[name]
-            link.demand_bps -= link.by_node.pop(node)
-            link.waiting_bytes -= link.waiting_by_node.pop(node, 0)
-            link.large.discard(node)
-            self._dirty.add(name)
+    def _take_off(self, node: int, link: _Link) -> None:
+        link.demand_bps -= link.by_node.pop(node)
+        link.waiting_bytes -= link.waiting_by_node.pop(node, 0)
+        link.large.discard(node)
 
     def _link(self, name: Hashable, network: GroupedNetwork) -> _Link:
         """What is known of a link; from its first demand or reading on."""

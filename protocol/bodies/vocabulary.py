@@ -231,8 +231,7 @@ class Ack:
     opened_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class FlowReport:
+class FlowReport(NamedTuple):
     """The bytes that large flows sent to a destination node in the period, and those that wait for it now."""
 
     destination: int

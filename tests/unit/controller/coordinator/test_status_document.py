@@ -279,7 +279,7 @@ def test_members_documents_are_written_a_few_at_a_time_and_each_once_in_a_round(
     assert max(counts) == AT_ONCE and nodes == list(range(FIRST_NODE, FIRST_NODE + 99))
 
 
-@pytest.mark.parametrize(("hosts", "round_ns"), [(1, 0), (400, 50 * PAUSE_NS), (12_000, ROUND_NS)])
+@pytest.mark.parametrize(("hosts", "round_ns"), [(1, 0), (400, 400 // AT_ONCE * PAUSE_NS), (12_000, ROUND_NS)])
 def test_a_round_takes_its_time_but_no_longer_than_documents_are_kept(hosts: int, round_ns: int) -> None:
     lines, timers, members = Lines(), Timers(), Members()
     for number in range(1, hosts + 1):

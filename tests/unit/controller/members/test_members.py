@@ -109,7 +109,10 @@ def test_the_silent_are_found() -> None:
     join(members, A, "10.0.0.1", now=0)
     b = join(members, B, "10.0.0.2", now=0)
     b.figures.last_heard_ns = 90
-    assert [m.mac for m in members.silent(100, 50)] == [A]
+    silent, earliest_ns = members.silent(100, 50)
+    assert [m.mac for m in silent] == [A] and earliest_ns == 90
+    b.figures.last_heard_ns = 20
+    assert members.silent(100, 100) == ([], 0)
 
 
 def test_a_slot_is_acknowledged_once_or_lost() -> None:

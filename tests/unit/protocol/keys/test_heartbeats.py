@@ -196,7 +196,8 @@ def test_what_a_forgery_costs_at_most_is_a_chain_of_hashes() -> None:
     type(chain)._follow = counted  # type: ignore[method-assign]
     try:
         for place in (2, LENGTH, LENGTH + 1, 1 << 40, (1 << 64) - 1):
-            assert not taken(guard, at_place(leader.beat(), place)[:-1] + b"\xff")
+            *frame, last = at_place(leader.beat(), place)
+            assert not taken(guard, bytes([*frame, last ^ 1]))
     finally:
         type(chain)._follow = follow  # type: ignore[method-assign]
     assert max(hashed) <= LENGTH
