@@ -43,6 +43,8 @@ static void tell_batch(struct loop *loop, uint32_t box, int64_t now_ns) {
         return;
     }
     if (loop->told.frames > TOLD_FRAMES) {
+        if (counts->proven)
+            f->peers[read4(f->raw + SENDER_AT)].idle = 0; /* its next one is told */
         loop->steering.dropped++;
         return;
     }

@@ -75,6 +75,7 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
     peer->known = 1;
     f->keys++;
     peer->batch = peer->directed = 0;
+    peer->idle = 0;
 }
 
 /* -- single events, as the Python way has them -------------------------------------------------------------------- */

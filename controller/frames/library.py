@@ -39,7 +39,7 @@ class Peer(ctypes.Structure):
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
         ("next_word", U32), ("said", U32), ("said_since_ns", I64), ("words", Word * WORDS),
-        ("told_of", U16 * TOLD_OF), ("next_told", U32),
+        ("told_of", U16 * TOLD_OF), ("next_told", U32), ("idle", U64),
     )  # fmt: skip
 
 

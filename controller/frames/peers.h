@@ -38,6 +38,7 @@ struct peer {
     struct word words[WORDS]; /* of the last YIELDs that were taken here, under this enrolment */
     uint16_t told_of[TOLD_OF]; /* destinations of backlogs that Python was told of; 0: none */
     uint32_t next_told;
+    uint64_t idle; /* what its last REPORT said, if it was idle and has said nothing of its queues since; else 0 */
 };
 
 /* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */

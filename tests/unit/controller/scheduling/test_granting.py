@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from controller.config.settings import CoordinatorSettings
+from controller.frames.frames import OPENED, Batch
 from controller.members.registry import Members
-from controller.policies.compiled.batches import Batched
+from controller.policies.compiled.batches import RETURNED, Batched
 from controller.scheduling.granting import GRACE_PART, INFORMED_AT_ONCE, LATE_PART, Granting
 from controller.scheduling.network import FabricNetwork
 from controller.scheduling.telemetry import Telemetry
@@ -204,3 +206,26 @@ def test_a_fresh_policy_grants_the_same_whether_it_hears_of_all_together_or_one_
     assert not isinstance(one_by_one.granting.policy, Batched)
     put_anew(one_by_one, 20 * MS)
     assert together.sent == one_by_one.sent and len(together.grants()) >= 12
+
+
+def test_what_the_loop_told_the_policy_before_is_told_anew_and_nothing_later() -> None:
+    """Several batches come as one: some of it from before a fresh policy was told all that waits, some from after."""
+    world = World()
+    later = {17}
+
+    class Known:
+        @staticmethod
+        def has_later(node: int, then_ns: int) -> bool:
+            return node in later and then_ns < 50
+
+    world.granting._exchange, world.granting._informed_ns = Known(), 100  # type: ignore[assignment]
+    given = np.array([(1, 16, 18, 0, 5), (2, 16, 18, 0, 6), (3, 17, 18, 0, 7)], np.int64)
+    batch = Batch(
+        0, np.frombuffer(given.tobytes(), RETURNED), np.zeros(3, np.uint8), [90, 110, 40],
+        np.array([16, 17, 16, 17], np.uint32), [80, 40, 120, 100], np.array([0, 1, 3, 4, 6], np.uint32), np.array([18, 17, 18, 18, 18, 16], np.uint32),
+        np.zeros(6, np.int64), np.zeros(0, OPENED), np.zeros(0, np.uint32), None, 0, more=False, proven=False,
+    )  # fmt: skip
+    untold = world.granting._untold(batch)
+    assert untold.yields["slot"].tolist() == [1]
+    assert untold.nodes.tolist() == [16, 17] and untold.offsets.tolist() == [0, 1, 3]
+    assert untold.destinations.tolist() == [18, 18, 16]

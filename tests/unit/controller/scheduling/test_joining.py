@@ -365,3 +365,17 @@ def test_each_member_at_a_host_has_the_hosts_weight(destination: str) -> None:
     slots = world.granting.policy.plan(now_ns=world.now_ns, horizon_ns=world.now_ns + 200 * MS).grants
     longest = {node: max(slot.end_ns - slot.start_ns for slot in slots if slot.node == node) for node in (one, another, other)}
     assert longest[one] == longest[another] == 8 * longest[other]
+
+
+def test_a_link_is_released_though_all_hosts_are_idle_and_say_nothing_new() -> None:
+    world = World("timeslice")
+    nodes = [world.join(host) for host in (1, 2, 3)]
+    world.congest(nodes[1:], nodes[0])
+    world.go()
+    assert world.regulation.congestion.contended()
+    for node in nodes[1:]:
+        idle = Report(50 * MS, 0, 1, (), (), 1)
+        world.regulation.handlers[Report](world.members.get(node), idle, world.now_ns)  # type: ignore[arg-type]
+    for _ in range(200):
+        world.go()
+    assert not world.regulation.congestion.contended() and not world.regulation.regulated
