@@ -222,8 +222,9 @@ def test_what_the_loop_told_the_policy_before_is_told_anew_and_nothing_later() -
     given = np.array([(1, 16, 18, 0, 5), (2, 16, 18, 0, 6), (3, 17, 18, 0, 7)], np.int64)
     batch = Batch(
         0, np.frombuffer(given.tobytes(), RETURNED), np.zeros(3, np.uint8), [90, 110, 40],
-        np.array([16, 17, 16, 17], np.uint32), [80, 40, 120, 100], np.array([0, 1, 3, 4, 6], np.uint32), np.array([18, 17, 18, 18, 18, 16], np.uint32),
-        np.zeros(6, np.int64), np.zeros(0, OPENED), np.zeros(0, np.uint32), None, 0, more=False, proven=False,
+        np.array([16, 17, 16, 17], np.uint32), [80, 40, 120, 100], np.array([0, 1, 3, 4, 6], np.uint32),
+        np.array([18, 17, 18, 18, 18, 16], np.uint32), np.zeros(6, np.int64), np.zeros(0, OPENED), np.zeros(0, np.uint32),
+        None, 0, more=False, proven=False,
     )  # fmt: skip
     untold = world.granting._untold(batch)
     assert untold.yields["slot"].tolist() == [1]
