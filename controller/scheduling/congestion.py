@@ -60,16 +60,28 @@ class Change(NamedTuple):
     released: frozenset[Hashable]
 
 
+class _Demand(NamedTuple):
+    """What a node's pairs across a link demand of it: rate (bit/s), what waits (bytes), and whether one of them is large."""
+
+    bps: int
+    waiting: int
+    large: bool
+
+    def plus(self, other: _Demand) -> _Demand:
+        return _Demand(self.bps + other.bps, self.waiting + other.waiting, self.large or other.large)
+
+
+NO_DEMAND = _Demand(0, 0, False)
+
+
 @dataclass(slots=True)
 class _Link:
     """What is known of one link."""
 
     capacity_bps: int
     demand_bps: int = 0
-    by_node: dict[int, int] = field(default_factory=dict)
-    """The demand of every node's pairs."""
+    """Of all nodes."""
     waiting_bytes: int = 0
-    waiting_by_node: dict[int, int] = field(default_factory=dict)
     large: set[int] = field(default_factory=set)
     """The nodes with a large pair across it."""
     unused: bool = True
@@ -88,6 +100,14 @@ class _Link:
     def worth_keeping(self) -> bool:
         """Whether more is known of it than what nodes report: that comes again."""
         return bool(self.contended or self.port_bps or self.dropped or self.unmanaged_bps or self.lost_ns)
+
+
+def _replace(link: _Link, node: int, old: _Demand, new: _Demand) -> None:
+    """A node's demand on a link is another one."""
+    link.demand_bps += new.bps - old.bps
+    link.waiting_bytes += new.waiting - old.waiting
+    if new.large is not old.large:
+        (link.large.add if new.large else link.large.discard)(node)
 
 
 NOTHING: frozenset[Hashable] = frozenset()
@@ -126,8 +146,8 @@ class Congestion:
         self._reports: dict[int, Mapping[int, tuple[int, int]]] = {}
         self._moving: dict[int, None] = {}
         """Nodes whose demands are not on the paths of the newest network yet, in order."""
-        self._touched: dict[int, list[Hashable]] = {}
-        """The links on which a node has a demand."""
+        self._demands: dict[int, dict[Hashable, _Demand]] = {}
+        """What a node demands of each link."""
         self._first: dict[int, Hashable] = {}
         """The first link of all that a node sends."""
         self._lost: dict[int, set[Hashable]] = {}
@@ -180,7 +200,7 @@ class Congestion:
         """
         before, self._links = self._links, {}
         self._network = network
-        self._touched, self._first = {}, {}
+        self._demands, self._first = {}, {}
         self._lost = {}
         self._calm = {}
         self._reports = {node: report for node, report in self._reports.items() if node in network.nodes}
@@ -255,8 +275,8 @@ class Congestion:
 
     def left(self, node: int, *, now_ns: int) -> None:
         """Forgets a node at once."""
-        for name in self._touched.pop(node, ()):
-            self._take_off(node, self._links[name])
+        for name, demand in self._demands.pop(node, {}).items():
+            _replace(self._links[name], node, demand, NO_DEMAND)
             self._dirty.add(name)
         self._reports.pop(node, None)
         self._moving.pop(node, None)
@@ -276,7 +296,7 @@ class Congestion:
         changed = {name for name in known if name not in links} if self._stale else set[Hashable]()
         for name in self._dirty.union(due):
             if (link := links.get(name)) is not None:
-                self._judge(link, now_ns)
+                self._judge(name, link, now_ns)
                 if link.contended is not (name in known):
                     changed.add(name)
                 if link.calm_ns is not None:
@@ -333,12 +353,12 @@ class Congestion:
     def _is_due(self, link: _Link, now_ns: int) -> bool:
         return link.calm_ns is not None and now_ns - link.calm_ns >= self.quiet_ns
 
-    def _judge(self, link: _Link, now_ns: int) -> None:
+    def _judge(self, name: Hashable, link: _Link, now_ns: int) -> None:
         demand_bps = max(link.demand_bps + link.unmanaged_bps, link.port_bps)
         busy = demand_bps > self.contend_fraction * link.capacity_bps
         if not (busy or link.contended or link.dropped or link.lost_ns):
             return
-        shared = len(link.large) > 1 or any(self._floods(node, link) for node in link.large)
+        shared = len(link.large) > 1 or any(self._floods(node, name, link) for node in link.large)
         losing = self._losing(link, now_ns)
         if shared and (link.dropped or losing or busy):
             link.contended, link.calm_ns = True, None
@@ -372,34 +392,24 @@ class Congestion:
             self._lost.setdefault(node, set()).add(name)
             self._dirty.add(name)
 
-    def _floods(self, node: int, link: _Link) -> bool:
-        return min(link.by_node[node], self._rate_bps(node)) > link.capacity_bps - link.unmanaged_bps
+    def _floods(self, node: int, name: Hashable, link: _Link) -> bool:
+        return min(self._demands[node][name].bps, self._rate_bps(node)) > link.capacity_bps - link.unmanaged_bps
 
     # -- demands on links ---------------------------------------------------------------------------------------------
 
     def _put(self, node: int, flows: Mapping[int, tuple[int, int]]) -> None:
         """Puts a node's demands on the links, in place of those that it had there."""
-        demands = self._demands(node, flows)
-        for name in self._touched.get(node, ()):
-            if name not in demands:
-                self._take_off(node, self._links[name])
-                self._dirty.add(name)
-        for name, (bps, waiting, large) in demands.items():
-            link = self._links[name]
-            link.demand_bps += bps - link.by_node.get(node, 0)
-            link.by_node[node] = bps
-            (link.large.add if large else link.large.discard)(node)
-            link.waiting_bytes += waiting - link.waiting_by_node.get(node, 0)
-            if waiting:
-                link.waiting_by_node[node] = waiting
-            else:
-                link.waiting_by_node.pop(node, None)
-        self._touched[node] = list(demands)
-        self._dirty.update(demands)
+        before, links, dirty = self._demands.get(node, {}), self._links, self._dirty
+        self._demands[node] = demands = self._demanded(node, flows)
+        for name, demand in demands.items():
+            _replace(links[name], node, before.get(name, NO_DEMAND), demand)
+        for name in before.keys() - demands.keys():
+            _replace(links[name], node, before[name], NO_DEMAND)
+        dirty.update(before, demands)
 
-    def _demands(self, node: int, flows: Mapping[int, tuple[int, int]]) -> dict[Hashable, tuple[int, int, bool]]:
-        """What a node demands of each link: rate (bit/s), what waits (bytes), and whether a pair of it there is large."""
-        found: dict[Hashable, tuple[int, int, bool]] = {}
+    def _demanded(self, node: int, flows: Mapping[int, tuple[int, int]]) -> dict[Hashable, _Demand]:
+        """What a node demands of each link."""
+        found: dict[Hashable, _Demand] = {}
         if (network := self._network) is None:
             return found
         for destination, (rate_bps, waiting) in flows.items():
@@ -407,19 +417,13 @@ class Congestion:
             path = network.path(node, destination) if bps else ()
             if path:
                 self._first[node] = path[0]
-            one = bps, waiting, rate_bps >= self.large_bps or waiting > 0
+            one = _Demand(bps, waiting, rate_bps >= self.large_bps or waiting > 0)
             for name in path:
                 link = self._links.get(name) or self._link(name, network)
                 if link.unused:  # its port may have been read before its member joined, whose rate counts
                     link.capacity_bps, link.unused = network.capacity_bps(name), False
-                before = found.get(name)
-                found[name] = one if before is None else (before[0] + bps, before[1] + waiting, before[2] or one[2])
+                found[name] = one.plus(found[name]) if name in found else one
         return found
-
-    def _take_off(self, node: int, link: _Link) -> None:
-        link.demand_bps -= link.by_node.pop(node)
-        link.waiting_bytes -= link.waiting_by_node.pop(node, 0)
-        link.large.discard(node)
 
     def _link(self, name: Hashable, network: GroupedNetwork) -> _Link:
         """What is known of a link; from its first demand or reading on."""
