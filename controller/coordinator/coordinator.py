@@ -136,7 +136,7 @@ class Coordinator:
         )
         send = self.outgoing.send
         parts = self.parts = Parts()
-        telemetry = Telemetry(write, timers.at)
+        telemetry = Telemetry(write, timers.at, self.members.__len__)
         week_frames = WeekFrames(timers, link.send, link.address)
         self.repeats = Repeats(members)
         self.intake = Intake(

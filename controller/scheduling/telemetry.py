@@ -1,6 +1,6 @@
 """What became of every slot, and how long hosts waited for permission: gathered beside the schedule, for the dashboard. Pure.
 
-A slot costs an append or two here; nothing is written before `flush`, and then at most `EVENTS_MAX` rows. Rows beyond that, and
+A slot costs an append or two here; nothing is written before `flush`, and then `room` rows at most. Rows beyond that, and
 rows that the store bridge has no room for, are dropped and counted: the schedule never waits for its picture.
 
 Events are rows [kind, slot, node, destination, start_us, end_us, bytes], times in microseconds of the coordinator's clock. A
@@ -24,6 +24,9 @@ from protocol.units import COUNT_MAX
 
 EVENTS_MAX = 128
 """Rows of one batch, which takes 0.1 ms of the coordinator's loop: 5,333 rows a second."""
+MANY_MEMBERS, EVENTS_OF_MANY = 1_000, 32
+"""Of a fabric with so many members a batch has so many rows, 1,333 a second: no page shows more, and to follow a slot until it
+is over takes 30 us where thousands of hosts leave nothing in the caches."""
 OVER_NS = 1_000_000_000
 """How long after its end a slot may still be acknowledged, yielded or lost."""
 SLOT, LATE, YIELD, LOST = "slot", "late", "yield", "lost"
@@ -55,16 +58,19 @@ class Telemetry(Part, SlotListener):
     Args:
         write: takes lines for the store bridge, and says whether it had room.
         at: has a call made at a time (ns): the rows of `FLUSH_NS` leave together, and while there are none nothing wakes.
+        members: how many there are.
     """
 
     def __init__(
         self,
         write: Callable[[dict[str, Any]], bool],
         at: Callable[[int, Callable[[int], None]], None] = lambda *_: None,
+        members: Callable[[], int] = lambda: 0,
     ) -> None:
         self.periodic = ((SUMMARY_NS, self.summary),)
         self._write = write
         self._at = at
+        self._members = members
         self._flushed_ns = 0
         self._rows: list[tuple[str, int, int, int, int, int, int]] = []
         self._open: OrderedDict[int, tuple[int, int, int, int, int, int]] = OrderedDict()  # the first is found at once
@@ -138,7 +144,7 @@ class Telemetry(Part, SlotListener):
 
     def room(self) -> int:
         """For how many more slots there is room before the next `flush`; others need not be told."""
-        return EVENTS_MAX - len(self._rows)
+        return (EVENTS_MAX if self._members() < MANY_MEMBERS else EVENTS_OF_MANY) - len(self._rows)
 
     def leave_out(self, slots: int) -> None:
         """So many slots are granted for which there was no room."""
@@ -193,7 +199,7 @@ class Telemetry(Part, SlotListener):
         self._row(YIELD, slot, node, destination, start_ns, max(start_ns, min(now_ns, end_ns)), size)
 
     def _row(self, kind: str, slot: int, node: int, destination: int, start_ns: int, end_ns: int, size: int) -> None:
-        if len(self._rows) >= EVENTS_MAX:
+        if self.room() <= 0:
             self.dropped += 1
             return
         if not self._rows:

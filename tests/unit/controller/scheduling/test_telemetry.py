@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policies.base import Slot
-from controller.scheduling.telemetry import BOUNDS_US, EVENTS_MAX, LATE, LOST, SLOT, YIELD, Histogram, Telemetry
+from controller.scheduling.telemetry import (
+    BOUNDS_US,
+    EVENTS_MAX,
+    EVENTS_OF_MANY,
+    LATE,
+    LOST,
+    MANY_MEMBERS,
+    SLOT,
+    YIELD,
+    Histogram,
+    Telemetry,
+)
 from controller.store.layout import FLUSH_NS
 from protocol.timers import Timers
 
@@ -96,6 +107,15 @@ class TestRows:
             telemetry.granted(slot(number), 12 * MS, 9 * MS)
         telemetry.flush(20 * MS)
         assert len(bridge.rows()) == EVENTS_MAX and telemetry.dropped == 5
+
+    @pytest.mark.parametrize(("members", "rows"), [(MANY_MEMBERS - 1, EVENTS_MAX), (MANY_MEMBERS, EVENTS_OF_MANY)])
+    def test_of_a_large_fabric_it_is_smaller(self, bridge: Bridge, members: int, rows: int) -> None:
+        telemetry = Telemetry(bridge.write, members=lambda: members)
+        for number in range(EVENTS_MAX + 5):
+            telemetry.granted(slot(number), 12 * MS, 9 * MS)
+        assert telemetry.room() == 0
+        telemetry.flush(20 * MS)
+        assert len(bridge.rows()) == rows == telemetry.room() and telemetry.dropped == EVENTS_MAX + 5 - rows
 
     def test_without_room_rows_are_dropped_not_kept(self, bridge: Bridge, telemetry: Telemetry) -> None:
         bridge.room = False
