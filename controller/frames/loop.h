@@ -112,7 +112,6 @@ struct loop *loop_new(struct frames *f, int main_box, int deferred_box, int tell
     if (!loop)
         return NULL;
     loop->frames = f;
-    f->gathers = 1;
     loop->descriptors[0] = main_box;
     loop->descriptors[1] = deferred_box;
     loop->tell = tell;
@@ -130,6 +129,7 @@ struct loop *loop_new(struct frames *f, int main_box, int deferred_box, int tell
         free(loop);
         return NULL;
     }
+    f->gathers = 1;
     return loop;
 }
 
