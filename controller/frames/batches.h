@@ -9,7 +9,8 @@
 #define TAKEN_AT_ONCE 32    /* frames that are received by one call: 100 to 200 us */
 
 /* Whether Python has heard lately that something waits at a member for this destination; from now on it has. */
-static int knows_of(struct peer *peer, uint32_t destination) {
+static int knows_of(struct peer *peer, uint32_t destination, uint32_t era) {
+    peer_begin(peer, era);
     for (uint32_t one = 0; one < TOLD_OF; one++)
         if (peer->told_of[one] == destination)
             return 1;
@@ -22,7 +23,7 @@ static int names_new_pair(struct frames *f) {
     int found = 0;
     for (uint32_t one = 0; one < f->counts.backlogs; one++)
         for (uint32_t at = f->offsets[one]; at < f->offsets[one + 1]; at++)
-            found |= !knows_of(&f->peers[f->nodes[one]], f->destinations[at]);
+            found |= !knows_of(&f->peers[f->nodes[one]], f->destinations[at], f->era);
     return found;
 }
 

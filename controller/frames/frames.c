@@ -41,6 +41,9 @@ void frames_hold(struct frames *f) { lock_hold(&f->lock); }
 void frames_release(struct frames *f) { lock_release(&f->lock); }
 void frames_lend(struct frames *f) { lock_lend(&f->lock); }
 
+/* Python knows less than it was told: it has another policy, or a member has left. */
+void frames_begin_era(struct frames *f) { f->era++; }
+
 /* Where what Python reads and writes is. */
 void *frames_counts(struct frames *f) { return &f->counts; }
 void *frames_terms(struct frames *f) { return &f->terms; }
@@ -74,7 +77,7 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
     blake2s_keyed(peer->from_leader, from_leader, person);
     peer->known = 1;
     f->keys++;
-    peer->batch = peer->directed = 0;
+    peer->directed = 0; /* what it said in a batch that Python was not told yet keeps its order */
     peer->idle = 0;
 }
 

@@ -175,8 +175,9 @@ class Frames:
         self._present[node] = 1
 
     def left(self, node: int) -> None:
-        """It is nobody's. The caller has it forgotten, too."""
+        """It is nobody's. The caller has it forgotten, too, and holds the lock."""
         self._present[node] = 0
+        self._c.frames_begin_era(self._state)
 
     def know(self, node: int, mac: bytes, speaker: Speaker, sending: Key, window: ReplayWindow) -> compiled.Peer:
         """Takes the frames of a member from now on, when they come under these keys. The peer that it returns has its window,

@@ -137,8 +137,10 @@ static int ends_batch(struct frames *f, struct peer *peer, uint8_t kind) {
 }
 
 /* Whether a member that was idle reports that it still is: it sent nothing, and refused no other frames. Most hosts of a large
- * fabric are, and there is nothing in it that Python has to know. */
-static int is_idle_still(struct peer *peer, const uint8_t *body, uint32_t length) {
+ * fabric are, and there is nothing in it that Python has to know. What the member has said of its queues in this batch Python
+ * may hear after this report (batches.h): then it is told the next one, too. */
+static int is_idle_still(struct peer *peer, const uint8_t *body, uint32_t length, uint32_t era) {
+    peer_begin(peer, era);
     uint64_t said = 0xcbf29ce484222325;
     uint64_t before = peer->idle;
     peer->idle = 0;
@@ -147,8 +149,8 @@ static int is_idle_still(struct peer *peer, const uint8_t *body, uint32_t length
         return 0;
     for (const uint8_t *at = body + REPORT_BYTES; at < body + length; at++)
         said = (said ^ *at) * 0x100000001b3; /* FNV-1a */
-    peer->idle = said | 1;
-    return peer->idle == before;
+    peer->idle = peer->kinds ? 0 : said | 1;
+    return peer->idle && peer->idle == before;
 }
 
 static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at, int64_t now_ns) {
@@ -176,7 +178,7 @@ static enum verdict take(struct frames *f, int fd, struct inbox *in, uint32_t at
         return LEFT;
     peer->said += (uint32_t)counts;
     peer->last_heard_ns = now_ns;
-    if (kind == REPORT && is_idle_still(peer, body, length)) {
+    if (kind == REPORT && is_idle_still(peer, body, length, f->era)) {
         f->counts.accepted++;
         return TAKEN;
     }

@@ -39,7 +39,7 @@ class Peer(ctypes.Structure):
         ("to_leader", U32 * 8), ("from_leader", U32 * 8), ("enrolment", BYTE * 16), ("mac", BYTE * 6), ("known", BYTE),
         ("kinds", BYTE), ("batch", U32), ("directed", U32), ("frame", U32),
         ("next_word", U32), ("said", U32), ("said_since_ns", I64), ("words", Word * WORDS),
-        ("told_of", U16 * TOLD_OF), ("next_told", U32), ("idle", U64),
+        ("told_of", U16 * TOLD_OF), ("next_told", U32), ("told_in", U32), ("idle", U64),
     )  # fmt: skip
 
 
@@ -114,6 +114,7 @@ LIBRARY = Library("frames", Path(__file__).parent, (
     ("frames_hold", None, (POINTER,)),
     ("frames_release", None, (POINTER,)),
     ("frames_lend", None, (POINTER,)),
+    ("frames_begin_era", None, (POINTER,)),
     ("loop_new", POINTER, (POINTER, I32, I32, I32)),
     ("loop_start", I32, (POINTER,)),
     *((f"loop_{name}", None, (POINTER,)) for name in ("poke", "drop_plan", "free")),

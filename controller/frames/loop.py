@@ -73,6 +73,7 @@ class SlotLoop:
         has planned to take back is sent at once; what it has planned to grant is dropped: it could not be taken back."""
         with self.lock:
             self._c.loop_drop_plan(self._pointer)
+            self._c.frames_begin_era(self._frames.shared()[1])  # this policy has met no pair
             cores, chooser = ((), None) if policy is None else policy.cores()
             for planner, core in zip(self._planners, cores, strict=False):
                 _set(planner, core)

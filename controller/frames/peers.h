@@ -37,9 +37,18 @@ struct peer {
     int64_t said_since_ns;
     struct word words[WORDS]; /* of the last YIELDs that were taken here, under this enrolment */
     uint16_t told_of[TOLD_OF]; /* destinations of backlogs that Python was told of; 0: none */
-    uint32_t next_told;
+    uint32_t next_told, told_in; /* `told_of` and `idle` count while `frames.era` is `told_in` */
     uint64_t idle; /* what its last REPORT said, if it was idle and has said nothing of its queues since; else 0 */
 };
+
+/* Forgets what Python was told, if it may know less by now. */
+static inline void peer_begin(struct peer *peer, uint32_t era) {
+    if (peer->told_in == era)
+        return;
+    peer->told_in = era;
+    peer->idle = 0;
+    memset(peer->told_of, 0, sizeof peer->told_of);
+}
 
 /* Whether a sequence number is new, and no farther ahead than a host's may be; marks it as seen. */
 static inline int peer_accepts(struct peer *peer, uint64_t sequence) {

@@ -45,6 +45,7 @@ struct frames {
     uint32_t *others; /* rows of a plan that go to members unknown here */
     uint32_t others_room, batch, flush, stamp;
     uint32_t gathers; /* batches are told together (gathered.h): `batch` grows when they are */
+    uint32_t era;     /* grows when Python forgets, with a policy or a member, what it was told of pairs and reports */
     uint32_t keys; /* grows with each member whose keys were told */
     const uint8_t *raw;
     uint8_t present[NODES];

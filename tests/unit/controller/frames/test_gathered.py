@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
+from bench.fuzz.leaders import frame
 from controller.frames.frames import Batch
 from controller.frames.told import RawFrame, Told, records
 from controller.members.registry import FIRST_NODE
-from protocol.messages import Backlog, FlowReport, Message, Ping, Report, Yield
-from tests.unit.controller.frames.test_loop import LAST, Looped, looped, wait_for
+from protocol.messages import Backlog, FlowReport, GateKind, Message, Ping, Register, Report, Yield
+from tests.unit.controller.frames.test_loop import HOSTS, LAST, Looped, looped, wait_for
 
 FIRST = FIRST_NODE
 """The node of host 1."""
@@ -66,6 +67,22 @@ def test_what_a_member_says_of_its_queues_keeps_its_order() -> None:
     assert not len(first.yields) and not len(second.nodes)
 
 
+def test_what_a_member_says_of_its_queues_keeps_its_order_when_its_keys_are_told_anew() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        exchange, member = leader.coordinator.exchange, leader.coordinator.members.get(FIRST)
+        assert exchange is not None and member is not None
+        speaker = exchange.speaker(FIRST)
+        assert speaker is not None
+        told(leader)
+        taken(leader, waits(LAST), 1)
+        exchange.forget(FIRST)
+        exchange.learn(member, speaker)
+        taken(leader, Yield(LAST, 1, 0, 0), 1)
+        leader.heard()
+        assert not member.backlog
+
+
 def test_a_backlog_wakes_python_where_the_pair_is_new_to_it() -> None:
     with looped("timeslice") as leader:
         leader.learn()
@@ -77,6 +94,37 @@ def test_a_backlog_wakes_python_where_the_pair_is_new_to_it() -> None:
         told(leader)
         taken(leader, waits(FIRST + 1), 1)
         assert not leader.loop._steering.attend
+
+
+def test_a_backlog_wakes_python_where_another_policy_has_not_met_the_pair() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        taken(leader, waits(), 1)
+        leader.heard()
+        leader.coordinator.policy.lengthen(2, leader.now())
+        leader.heard()
+        assert not leader.loop._steering.attend
+        taken(leader, waits(LAST), 1)
+        assert leader.loop._steering.attend
+
+
+def test_a_backlog_wakes_python_where_the_destination_left_and_came_back() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        coordinator = leader.coordinator
+        member = coordinator.members.get(LAST)
+        assert member is not None
+        taken(leader, waits(), 1)
+        leader.heard()
+        coordinator.membership.forget(member, leader.now(), "gone")
+        leader._number += 1
+        again = Register(f"h{HOSTS}", 99, 10**9, member.addresses, GateKind.TBF, "1")
+        coordinator.reception.receive(frame(again, HOSTS, sequence=leader._number, sender=0), leader.now())
+        assert coordinator.members.get(LAST) is not None
+        leader.heard()
+        assert not leader.loop._steering.attend
+        taken(leader, waits(LAST), 1)
+        assert leader.loop._steering.attend
 
 
 def idle(number: int, *counters: tuple[int, int]) -> Report:
@@ -108,6 +156,39 @@ def test_that_a_host_is_idle_is_told_once() -> None:
         ):
             taken(leader, message, 1)
             assert len(told(leader)) == news, message
+
+
+def test_that_a_host_is_idle_is_told_again_if_python_heard_it_before_what_it_said_of_its_queues() -> None:
+    with looped("timeslice") as leader:
+        leader.learn()
+        taken(leader, idle(1), 1)
+        leader.heard()
+        reports = leader.coordinator.regulation.congestion._reports
+        assert reports[FIRST] == {LAST: (0, 10**6)}
+        taken(leader, Yield(LAST, 1, 0, 0), 1)
+        taken(leader, idle(2), 1)
+        leader.heard()
+        taken(leader, idle(3), 1)
+        leader.heard()
+        assert reports[FIRST] == {}
+        told(leader)
+        taken(leader, idle(4), 1)
+        assert not told(leader)
+
+
+def test_that_a_host_is_idle_is_told_again_after_changed_settings() -> None:
+    """What waits there is a demand that Python may have forgotten with them."""
+    with looped("timeslice") as leader:
+        leader.learn()
+        regulation = leader.coordinator.regulation
+        for number in (1, 2):
+            taken(leader, idle(number), 1)
+            leader.heard()
+        leader.coordinator.take([{"policy": {"contend_fraction": 0.8}}], leader.now())
+        assert regulation.congestion.contend_fraction == 0.8 and FIRST not in regulation.congestion._reports
+        taken(leader, idle(3), 1)
+        leader.heard()
+        assert regulation.congestion._reports[FIRST] == {LAST: (0, 10**6)}
 
 
 def test_that_a_host_is_idle_is_told_again_if_there_was_no_room_for_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from controller.config.settings import CoordinatorSettings
 from controller.frames.frames import OPENED, Batch
 from controller.members.registry import Members
+from controller.policies.base import Slot
 from controller.policies.compiled.batches import RETURNED, Batched
 from controller.scheduling.granting import GRACE_PART, INFORMED_AT_ONCE, LATE_PART, Granting
 from controller.scheduling.network import FabricNetwork
@@ -230,3 +232,24 @@ def test_what_the_loop_told_the_policy_before_is_told_anew_and_nothing_later() -
     assert untold.yields["slot"].tolist() == [1]
     assert untold.nodes.tolist() == [16, 17] and untold.offsets.tolist() == [0, 1, 3]
     assert untold.destinations.tolist() == [18, 18, 16]
+
+
+@pytest.mark.parametrize("yields", [False, True])
+def test_in_a_batch_a_slot_opens_after_the_bytes_for_it_began_to_wait_and_before_what_is_said_later(yields: bool) -> None:
+    world = World()
+    telemetry = world.granting._telemetry
+    slots = [Slot(number, 16, 18, start_ns, start_ns + MS, 1_000, 0, 0) for number, start_ns in ((1, 2 * MS), (2, 6 * MS))]
+    for slot in slots:
+        telemetry.granted(slot, slot.end_ns, MS)
+    given = np.array([(1, 16, 18, 0, 5)] if yields else np.zeros((0, 5)), np.int64)
+    rows = np.array([(*astuple(slot), slot.start_ns, 16, 0) for slot in slots], np.int64)
+    waiting = 0 if yields else 1
+    batch = Batch(
+        0, np.frombuffer(given.tobytes(), RETURNED), np.ones(len(given), np.uint8), [3 * MS] * len(given),
+        np.array([16] * waiting, np.uint32), [MS] * waiting, np.array([0, 1][: waiting + 1], np.uint32),
+        np.array([18] * waiting, np.uint32), np.full(waiting, 5, np.int64), np.frombuffer(rows.tobytes(), OPENED),
+        np.zeros(0, np.uint32), None, 0, more=False, proven=False,
+    )  # fmt: skip
+    world.granting.take(batch, 7 * MS)
+    assert telemetry.waiting.sum_ns == (3 * MS if yields else 4 * MS)
+    assert telemetry._since[16] == {18: 7 * MS}
