@@ -162,11 +162,23 @@ def _place(number: str) -> tuple[int, ...]:
 
 
 def _batch(entry: Mapping[str, str]) -> dict[str, Any] | None:
-    """A batch of slots; None: it can't be read."""
+    """A batch of slots; None: it can't be read, or is none."""
     try:
-        return document_of(entry.get("json"))
+        batch = document_of(entry.get("json")) or {}
     except Unreadable:
         return None
+    return batch if isinstance(batch.get("now_us"), int) and _are_rows(batch.get("rows")) else None
+
+
+COLUMNS = [{str}, *[{int}] * 6]
+"""The types in each column of controller/scheduling/telemetry.py's rows."""
+
+
+def _are_rows(rows: Any) -> bool:  # noqa: ANN401 -- whatever the store holds
+    """Whether this is a list of such rows. By column: there may be thousands."""
+    if not isinstance(rows, list) or not set(map(type, rows)) <= {list} or not set(map(len, rows)) <= {len(COLUMNS)}:
+        return False
+    return not rows or [set(map(type, column)) for column in zip(*rows, strict=True)] == COLUMNS
 
 
 def _snapshot(client: Client, before: Snapshot | None, light: bool, looks: Looks) -> Snapshot:

@@ -70,9 +70,16 @@ class Elders:
         now_s = time.monotonic()
         if self._looked_s is None or now_s - self._looked_s >= LOOK_S:
             controllers = self._connection.items("controller").values()
-            self._found = any(one.get("schemas", (1, 1))[1] < 2 for one in controllers)
+            self._found = any(_newest(one) < 2 for one in controllers)
             self._looked_s = now_s
         return self._found
+
+
+def _newest(controller: dict[str, Any]) -> int:
+    """The newest schema that a controller reads; 1 if its document does not say it as this Baton does."""
+    schemas = controller.get("schemas")
+    newest = schemas[1] if isinstance(schemas, list) and len(schemas) == 2 else 1
+    return newest if isinstance(newest, int) else 1
 
 
 class Parted:

@@ -19,7 +19,7 @@ from controller.store.layout import PREFIX, Client, Pipeline, put
 from controller.store.parted import Elders, Known, Parted, document_in, read
 from controller.store.parts import Parts, split
 from controller.store.sessions import Sessions
-from controller.store.unreadable import of_its_type
+from controller.store.unreadable import Unreadable, of_its_type
 
 __all__ = ["EVENTS_KEPT", "OVERRIDES", "SEVERITIES", "Snapshot", "Store", "StoreUnavailable"]
 
@@ -108,7 +108,15 @@ class Store:
     def capacities(self) -> list[dict[str, Any]]:
         """What each directed link carries, how the coordinator knows that, and what hosts without an agent take of it:
         {"source", "target", "capacity_bps", "from", "unmanaged_bps" if not 0}. Empty before any coordinator knew a fabric."""
-        return [] if (found := self._joined("capacities")) is None else list(found["links"])
+
+        def links() -> list[dict[str, Any]]:
+            found = document_in(self.connection.call(lambda client: read(client, "capacities", None)))
+            told = [] if found is None else found.get("links")
+            if not isinstance(told, list):
+                raise Unreadable("it has no list of links")
+            return told
+
+        return self.connection.readable("capacities", links) or []
 
     def publish_thresholds(self, thresholds: dict[str, Any]) -> None:
         """Publishes the thresholds in force, and the reports that they were computed from."""

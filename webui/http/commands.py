@@ -29,9 +29,11 @@ def in_force(reading: Reading) -> dict[str, Any]:
     told = reading.state["coordinator"]
     settings = reading.snapshot.documents["policy"] or {}
     status = reading.snapshot.documents["status"] or {}
+    policies = status.get("policies")
+    named = isinstance(policies, list) and all(isinstance(one, str) for one in policies)
     return {
         "policy": told["policy"],
-        "policies": list(status.get("policies", POLICIES)),
+        "policies": policies if named else list(POLICIES),
         "slice_ns": told["slice_ns"],
         "override": told["override"],
         "weights": [weight.model_dump() for weight in _weights(settings)],
@@ -40,8 +42,13 @@ def in_force(reading: Reading) -> dict[str, Any]:
 
 
 def _weights(settings: Mapping[str, Any]) -> list[Weight]:
-    rows = settings.get("weights", ())
-    return [Weight.model_construct(source=source, destination=to, weight=weight) for source, to, weight in rows]
+    """The weights in the policy's document; what is none is left out, so that it does not stand in the way of any change."""
+    rows = settings.get("weights")
+    return [
+        Weight.model_construct(source=row[0], destination=row[1], weight=row[2])
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, list) and list(map(type, row)) in ([str, str, int], [str, str, float])
+    ]
 
 
 def change_of(control: ControlRequest, weights: list[Weight]) -> PolicyChange:
@@ -139,7 +146,7 @@ def _checked(change: PolicyChange, settings: Mapping[str, Any], reading: Reading
         wanted["policy"] = change.policy
     if change.slice_ns is not None:
         least_ns = settings.get("minimum_active_ns", 0)
-        if change.slice_ns < least_ns:
+        if isinstance(least_ns, int) and change.slice_ns < least_ns:
             text = f"slice_ns: {change.slice_ns} is shorter than minimum_active"
             raise RequestRefused(text, f"write {least_ns} or more, or lower minimum_active first", 409)
         wanted["slice_ns"] = change.slice_ns

@@ -75,9 +75,12 @@ def changed(asked: Callable[[list[Weight]], PolicyChange]) -> ResponseReturnValu
 
     try:
         change, done = apply(current_app.extensions[STORE], poller(), noted)
-    except StoreUnavailable as error:
+    except (RequestRefused, ValidationError):  # nothing is changed
+        raise
+    except Exception as error:
         if last is not None:  # it may have been written, or a part of it
-            audit(f"{describe(last)}: not known to be in force, {error}", severity="warning", taken=False)
+            why = str(error) if isinstance(error, StoreUnavailable) else f"{type(error).__name__}: {error}"
+            audit(f"{describe(last)}: not known to be in force, {why}", severity="warning", taken=False)
         raise
     audit(describe(change), severity="warning" if change.override else "info", taken=done["taken"])
     return jsonify(done), 200 if done["taken"] else 202

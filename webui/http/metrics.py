@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, current_app
 from flask.typing import ResponseReturnValue
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -21,9 +24,9 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
 from controller.store.store import StoreUnavailable
+from protocol.bodies.text import printable
 from webui.http.api import poller
 from webui.state.poller import Poller, Reading
 
@@ -41,77 +44,139 @@ BYTES = (
     ("baton_free_bytes", "free_bytes", "Bytes that large flows sent where no permission is needed, as reported by agents."),
     ("baton_telemetry_dropped_events", "dropped_events", "Slot events that the coordinator dropped so as not to delay slots."),
 )
-
-
+HISTOGRAMS = (
+    ("baton_directive_latency_seconds", "directive_latency", "From a directive's due time until its gate opened."),
+    ("baton_waiting_seconds", "waiting", "How long bytes waited for a slot."),
+)
 VERSIONS_MAX = 50
+LEFT_OUT = "Parts of these metrics that can't be made of what the store holds."
+TOLD = "baton.metrics"
+"""What was left out the last time, in `Flask.extensions`."""
+
+log = logging.getLogger("baton.web.metrics")
+
+
+Part = Callable[[], Iterable[Metric]]
+"""Makes some families. What the store holds may be such that it raises an error."""
 
 
 @metrics.get("/metrics")
 def exposition() -> ResponseReturnValue:
-    """Serves the metrics in Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(StoreCollector(poller()))
-    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    """Serves the metrics in Prometheus' text format, without those that can't be made of what the store holds."""
+    texts, wrong = [], []
+    for part in _all(poller()):
+        try:
+            texts.append(generate_latest(_Made(part())))
+        except Exception as error:
+            wrong.append(printable(f"{type(error).__name__}: {str(error)[:80]}"))
+    texts.append(generate_latest(_Made([_gauge("baton_metrics_left_out", LEFT_OUT, len(wrong))])))
+    told, current_app.extensions[TOLD] = current_app.extensions.get(TOLD), wrong
+    if wrong and wrong != told:
+        log.error("metrics that can't be made of what the store holds are left out: write it anew (%s)", "; ".join(wrong))
+    return Response(b"".join(texts), content_type=CONTENT_TYPE_LATEST)
 
 
-class StoreCollector(Collector):
-    """Collects all metrics from one reading of the store, or only `baton_store_up` 0 if the store does not answer."""
+class _Made(CollectorRegistry):
+    """Families that are there already, as `generate_latest` takes them."""
 
-    def __init__(self, reader: Poller) -> None:
-        self._reader = reader
+    def __init__(self, made: Iterable[Metric]) -> None:
+        super().__init__(auto_describe=False)
+        self._made = list(made)
 
     def collect(self) -> Iterable[Metric]:
-        """Yields the metric families."""
-        try:
-            reading = self._reader.read()
-        except StoreUnavailable:
-            yield _gauge("baton_store_up", "Whether the store answers.", 0)
-            return
-        yield _gauge("baton_store_up", "Whether the store answers.", 1)
-        yield _gauge("baton_dashboards", "Dashboards that are open.", self._reader.subscribers)
-        yield from families(reading)
+        """The families."""
+        return self._made
+
+
+def _all(reader: Poller) -> Iterable[Part]:
+    """All metrics from one reading of the store, or only `baton_store_up` 0 if the store does not answer."""
+    try:
+        reading = reader.read()
+    except StoreUnavailable:
+        return [lambda: [_gauge("baton_store_up", "Whether the store answers.", 0)]]
+    return [
+        lambda: [_gauge("baton_store_up", "Whether the store answers.", 1)],
+        lambda: [_gauge("baton_dashboards", "Dashboards that are open.", reader.subscribers)],
+        *parts(reading),
+    ]
 
 
 def families(reading: Reading) -> Iterator[Metric]:
     """The metric families of one reading of the store."""
+    for part in parts(reading):
+        yield from part()
+
+
+def parts(reading: Reading) -> list[Part]:
+    """The same in parts: one that can't be made keeps back no other."""
     state, documents = reading.state, reading.snapshot.documents
     leader, large = state["coordinator"], "totals" in state
-    yield _gauge("baton_coordinator_up", "Whether a coordinator is alive.", int(leader["alive"]))
-    yield InfoMetricFamily(
-        "baton_leader", "The leading coordinator and its policy.", {"leader": leader["leader"], "policy": leader["policy"]}
-    )
-    yield _gauge("baton_leader_epoch", "The leader's epoch.", leader["epoch"])
-    yield InfoMetricFamily(
-        "baton_config", "A hash of the published policy settings.", {"hash": config_hash(documents["policy"])}
-    )
-    yield _gauge("baton_override_free", "Whether the operator opened every gate.", int(leader["override"] == "free"))
+    telemetry = documents["telemetry"] or {}
+    counts = [(leader, COUNTS), (telemetry, BYTES)]
+    return [
+        lambda: [_gauge("baton_coordinator_up", "Whether a coordinator is alive.", int(leader["alive"]))],
+        lambda: [_info("baton_leader", "The leading coordinator and its policy.", leader, ("leader", "policy"))],
+        lambda: [_gauge("baton_leader_epoch", "The leader's epoch.", leader["epoch"])],
+        lambda: [
+            InfoMetricFamily(
+                "baton_config", "A hash of the published policy settings.", {"hash": config_hash(documents["policy"])}
+            )
+        ],
+        lambda: [
+            _gauge("baton_override_free", "Whether the operator opened every gate.", int(leader["override"] == "free"))
+        ],
+        lambda: _slice(leader),
+        lambda: [_gauge("baton_loop_busy_ratio", "For which part of the time the loop of slots works.", leader["loop_busy"])],
+        *(partial(_counted, told, count) for told, some in counts for count in some),
+        *(partial(_histograms, telemetry, one) for one in HISTOGRAMS),
+        lambda: [
+            _gauge("baton_by_group", "Whether series are summed by group instead of one for each host and link.", int(large))
+        ],
+        *(_of_large(state) if large else _of_small(state)),
+        lambda: _bypass(state["bypass"]),
+        lambda: _refused(
+            leader,
+            [{"name": "members", "refused": state["totals"]["refused"]}] if large else state["members"],
+            documents["ports"] or {},
+        ),
+        lambda: [
+            _gauge("baton_thresholds_version", "Version of the sieving thresholds.", state["thresholds"]["version"])
+        ],
+    ]
+
+
+def _of_large(state: Mapping[str, Any]) -> list[Part]:
+    return [lambda: _summed(state)]
+
+
+def _of_small(state: Mapping[str, Any]) -> list[Part]:
+    return [
+        lambda: _links(state["links"]),
+        lambda: _members(state["members"]),
+        lambda: _flows(state["flows"]),
+        lambda: _pfc(state["pfc"]),
+    ]
+
+
+def _slice(leader: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("baton_slice_seconds", "The slice that operators chose.", leader["slice_ns"] / 1e9)
     slot_s = leader["slot_slices"] * leader["slice_ns"] / 1e9
     yield _gauge("baton_slot_seconds", "How long a slot lasts: longer than a slice where there are too many.", slot_s)
-    yield _gauge("baton_loop_busy_ratio", "For which part of the time the loop of slots works.", leader["loop_busy"])
-    for name, field, text in COUNTS:
-        yield CounterMetricFamily(name, text, value=leader[field])
-    telemetry = documents["telemetry"] or {}
-    for name, field, text in BYTES:
-        yield CounterMetricFamily(name, text, value=telemetry.get(field, 0))
-    for name, field, text in (
-        ("baton_directive_latency_seconds", "directive_latency", "From a directive's due time until its gate opened."),
-        ("baton_waiting_seconds", "waiting", "How long bytes waited for a slot."),
-    ):
-        if (histogram := telemetry.get(field)) is not None:
-            yield _histogram(name, text, histogram)
-    yield _gauge("baton_by_group", "Whether series are summed by group instead of one for each host and link.", int(large))
-    if large:
-        yield from _summed(state)
-    else:
-        yield from _links(state["links"])
-        yield from _members(state["members"])
-        yield from _flows(state["flows"])
-        yield from _pfc(state["pfc"])
-    yield from _bypass(state["bypass"])
-    refusing = [{"name": "members", "refused": state["totals"]["refused"]}] if large else state["members"]
-    yield from _refused(leader, refusing, documents["ports"] or {})
-    yield _gauge("baton_thresholds_version", "Version of the sieving thresholds.", state["thresholds"]["version"])
+
+
+def _info(name: str, text: str, told: Mapping[str, Any], fields: Iterable[str]) -> Metric:
+    return InfoMetricFamily(name, text, {field: told[field] for field in fields})
+
+
+def _counted(told: Mapping[str, Any], count: tuple[str, str, str]) -> Iterator[Metric]:
+    name, field, text = count
+    yield CounterMetricFamily(name, text, value=told.get(field, 0))
+
+
+def _histograms(telemetry: Mapping[str, Any], one: tuple[str, str, str]) -> Iterator[Metric]:
+    name, field, text = one
+    if (histogram := telemetry.get(field)) is not None:
+        yield _histogram(name, text, histogram)
 
 
 def config_hash(policy: Mapping[str, Any] | None) -> str:
@@ -207,19 +272,27 @@ def _members(members: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     version = GaugeMetricFamily("baton_member_info", "An agent's version and gate.", labels=("host", "version", "gate"))
     drift = GaugeMetricFamily("baton_member_drift", "Queue settings that another program changed.", labels=("host",))
     suspect = GaugeMetricFamily("baton_member_suspect", "Suspicious facts about a host.", labels=("host",))
-    for member in members:
-        host = [member["name"]]
-        heard.add_metric(host, member["last_heard_ms"] / 1000)
-        if member["offset_us"] is not None:
-            offset.add_metric(host, member["offset_us"] / 1e6)
-        if member["uncertainty_us"] is not None:
-            unsure.add_metric(host, member["uncertainty_us"] / 1e6)
-        late.add_metric(host, member["late_slots"])
-        granted.add_metric(host, member["slots"])
-        version.add_metric([*host, member["version"], member["gate"]], 1)
-        drift.add_metric(host, len(member["drift"]))
-        suspect.add_metric(host, len(member["suspect"]))
+    for name, its in _by_host(members).items():  # a host with two interfaces is two members
+        host = [name]
+        heard.add_metric(host, max(member["last_heard_ms"] for member in its) / 1000)
+        if offsets := [member["offset_us"] for member in its if member["offset_us"] is not None]:
+            offset.add_metric(host, max(offsets, key=abs) / 1e6)
+        if doubts := [member["uncertainty_us"] for member in its if member["uncertainty_us"] is not None]:
+            unsure.add_metric(host, max(doubts) / 1e6)
+        late.add_metric(host, sum(member["late_slots"] for member in its))
+        granted.add_metric(host, sum(member["slots"] for member in its))
+        for kind in sorted({(member["version"], member["gate"]) for member in its}):
+            version.add_metric([*host, *kind], 1)
+        drift.add_metric(host, sum(len(member["drift"]) for member in its))
+        suspect.add_metric(host, sum(len(member["suspect"]) for member in its))
     yield from (heard, offset, unsure, late, granted, version, drift, suspect)
+
+
+def _by_host(members: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for member in members:
+        found.setdefault(member["name"], []).append(member)
+    return found
 
 
 def _flows(flows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
@@ -241,13 +314,13 @@ def _flows(flows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 def _refused(leader: Mapping[str, Any], members: Iterable[Mapping[str, Any]], ports: Mapping[str, Any]) -> Iterator[Metric]:
     refused = CounterMetricFamily("baton_refused", "Control frames that were refused.", labels=("by", "cause"))
-    for cause, count in leader["refused"].items():
-        refused.add_metric(["coordinator", cause], count)
-    for cause, count in ports.get("refused", {}).items():
-        refused.add_metric(["switches", cause], count)
-    for member in members:
-        for cause, count in member["refused"].items():
-            refused.add_metric([member["name"], cause], count)
+    counts = Counter[tuple[str, str]]()
+    told = (("coordinator", leader["refused"]), ("switches", ports.get("refused", {})))
+    for name, causes in (*told, *((member["name"], member["refused"]) for member in members)):
+        for cause, count in causes.items():
+            counts[name, cause] += count
+    for labels, count in counts.items():
+        refused.add_metric(labels, count)
     yield refused
 
 
@@ -255,11 +328,14 @@ def _pfc(hosts: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Metric]:
     frames = CounterMetricFamily("baton_pfc_frames", "PFC frames.", labels=("host", "class", "direction"))
     paused = CounterMetricFamily("baton_pfc_paused_seconds", "How long a class was paused.", labels=("host", "class"))
     storms = CounterMetricFamily("baton_pfc_storms", "Pauses that were ended as storms.", labels=("host", "class"))
-    for host, classes in hosts.items():
+    counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in ("received", "sent", "paused_ms", "storms")}
+    for host, classes in hosts.items():  # of all of its interfaces
         for one in classes:
-            labels = [host, str(one["class"])]
-            frames.add_metric([*labels, "received"], one.get("received", 0))
-            frames.add_metric([*labels, "sent"], one.get("sent", 0))
-            paused.add_metric(labels, one.get("paused_ms", 0) / 1000)
-            storms.add_metric(labels, one.get("storms", 0))
+            for name, count in counts.items():
+                count[host, str(one["class"])] += one.get(name, 0)
+    for labels in counts["sent"]:
+        for direction in ("received", "sent"):
+            frames.add_metric([*labels, direction], counts[direction][labels])
+        paused.add_metric(labels, counts["paused_ms"][labels] / 1000)
+        storms.add_metric(labels, counts["storms"][labels])
     yield from (frames, paused, storms)

@@ -196,18 +196,31 @@ class Poller:
         return reading
 
     def _made_without(self, snapshot: Snapshot, error: Exception) -> tuple[Reading, str]:
-        """A reading without the document of `ODD` that can't be shown, and what to do. Raises the error if two can't."""
-        for name in ODD:
-            if name == "members":
-                rest = snapshot._replace(members={})
-            else:
-                rest = snapshot._replace(documents={**snapshot.documents, name: None})
-            self._ledger = Ledger()
+        """A reading without the documents of `ODD` that can't be shown, and what to do: without one of them if that is enough,
+        else without more and more. Raises the error if none of them is to blame."""
+        why, out = printable(f"{type(error).__name__}: {error}"), list[str]()
+        for names in (*([name] for name in ODD), *(list(ODD[:many]) for many in range(2, len(ODD) + 1))):
             with contextlib.suppress(Exception):
-                why = printable(f"{type(error).__name__}: {error}")
-                return self._made(None, rest), f"{name} in the store can't be shown, and is left out: write it anew ({why})"
-        self._ledger = Ledger()  # without what the last try left in it
-        raise error
+                self._without(snapshot, names)
+                out = names
+                break
+        else:
+            self._ledger = Ledger()  # without what the last try left in it
+            raise error
+        for name in out[:-1]:  # not to blame, it may be
+            with contextlib.suppress(Exception):
+                self._without(snapshot, rest := [one for one in out if one != name])
+                out = rest
+        return self._without(snapshot, out), (
+            f"{' and '.join(out)} in the store can't be shown, and {'is' if len(out) == 1 else 'are'} left out: write "
+            f"{'it' if len(out) == 1 else 'them'} anew ({why})"
+        )
+
+    def _without(self, snapshot: Snapshot, names: list[str]) -> Reading:
+        left_out: dict[str, Any] = {name: None for name in names if name != "members"}
+        rest = snapshot._replace(documents={**snapshot.documents, **left_out})
+        self._ledger = Ledger()
+        return self._made(None, rest._replace(members={}) if "members" in names else rest)
 
     def _made(self, before: Reading | None, snapshot: Snapshot) -> Reading:
         telemetry.check(snapshot.documents["telemetry"])

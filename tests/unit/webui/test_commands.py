@@ -127,3 +127,24 @@ def test_of_a_change_of_many_weights_the_text_names_the_first_and_says_how_many_
     told = commands.describe(PolicyChange(weights=weights))
     assert told.endswith(" x2, 980 more") and len(told) < 3_000
     assert commands.describe(PolicyChange(weights=weights[:20])).count(" -> ") == 20
+
+
+@pytest.mark.parametrize("weights", [None, 5, {"h1": 2}, "h1", [None, 7, [], ["h1"], ["h1", "", "2"], [["h1"], "", 2]]])
+def test_weights_that_are_none_stand_in_the_way_of_no_change(weights: object) -> None:
+    """Every gate could not be opened from the page while the policy's document had them."""
+    site: Any = Site()
+    site.policy = {"weights": weights, "minimum_active_ns": "1ms"}
+    site.overrides = []
+    site.set_override = site.overrides.append
+    _, done = apply(site, site, lambda _: PolicyChange(override="free"))
+    assert site.overrides == ["free"] and done["policy"]["weights"] == []
+    apply(site, site, lambda _: PolicyChange(slice_ns=4_000_000))
+    assert site.policy["slice_ns"] == 4_000_000
+    assert site.weigh(weight("h1", 2)) == [["h1", "", 2.0]]
+
+
+def test_policies_of_a_status_that_are_none_are_those_that_there_are_by_default() -> None:
+    for told in (None, 5, "auto", [1]):
+        reading = Site().read(0)
+        reading.snapshot.documents["status"] = {"policies": told}
+        assert commands.in_force(reading)["policies"] == list(commands.POLICIES)

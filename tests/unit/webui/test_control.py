@@ -31,10 +31,20 @@ def test_a_field_that_is_given_twice_is_refused_by_its_name(text: str, field: st
         control.body(PolicyChange)
 
 
-def test_a_change_that_may_have_been_written_is_recorded_when_the_store_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "recorded"),
+    [
+        (StoreUnavailable("store: gone: start it"), 1),
+        (TypeError("what the store holds is not as it should be"), 1),
+        (RequestRefused("policy: there is no 'x'", "choose another"), 0),
+    ],
+)
+def test_a_change_that_may_have_been_written_is_recorded_whatever_goes_wrong(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, recorded: int
+) -> None:
     def apply(_: Any, __: Any, asked: Any) -> Any:  # noqa: ANN401 -- as `commands.apply`
-        asked([])  # and the policy is written
-        raise StoreUnavailable("store: gone: start it")
+        asked([])  # and, but where it is refused, the policy is written
+        raise error
 
     told: list[str] = []
     monkeypatch.setattr(control, "apply", apply)
@@ -42,6 +52,6 @@ def test_a_change_that_may_have_been_written_is_recorded_when_the_store_goes(mon
     monkeypatch.setattr(control, "audit", lambda text, **_: told.append(text))
     app = Flask("webui")
     app.extensions[STORE] = None
-    with app.test_request_context("/"), pytest.raises(StoreUnavailable):
+    with app.test_request_context("/"), pytest.raises(type(error)):
         control.changed(lambda _: PolicyChange(slice_ns=4_000_000))
-    assert len(told) == 1 and "slice 4 ms" in told[0]
+    assert len(told) == recorded and all("slice 4 ms" in one and str(error) in one for one in told)
