@@ -24,6 +24,8 @@ REAL_TIME_MOST_BPS, MOST_BPS, LEAST_BPS = 100_000_000, 100_000_000_000, 1_000_00
 LEAST_SLICE_NS, MOST_SLICE_NS = 1_000_000, 1_000_000_000
 """The range that the configuration allows with its default `minimum_active`; checked before the fabric is built."""
 MAX_SHOWN = 64  # characters of a wrong value in an error
+LONGEST_ENDING = ".raw.jsonl.new"
+"""What is added to a file's name, at most, while its record and the rows beside it are written."""
 
 
 class ExperimentTime(NamedTuple):
@@ -58,8 +60,10 @@ class Delay(click.ParamType):  # type: ignore[type-arg]  # not subscriptable bef
         if is_file:
             try:
                 found = json.loads(Path(value).read_text())["samples_us"][self._who]
+                if not isinstance(found, list) or not found:
+                    raise ValueError("no list of samples")
                 return tuple(max(0, round(float(sample) * 1e3)) for sample in found)
-            except (ValueError, KeyError, TypeError, OverflowError):
+            except (ValueError, KeyError, TypeError, OverflowError, OSError):
                 remedy = "write one by `baton bench latency --json FILE`"
                 self.fail(f"{value} holds no samples of the {self._who}; {remedy}", param, ctx)
         try:
@@ -120,11 +124,14 @@ def make_room(*files: Path | None) -> None:
     for file in files:
         if file is None:
             continue
-        directory = file.absolute().parent
-        problem = "" if not directory.is_dir() or os.access(directory, os.W_OK) else "permission denied"
-        if file.is_dir():  # an empty name, which click takes for a file's
-            problem = "it is a directory"
+        directory, problem = file.absolute().parent, ""
         try:
+            if directory.is_dir() and not os.access(directory, os.W_OK):
+                problem = "permission denied"
+            if file.is_dir():  # an empty name, which click takes for a file's
+                problem = "it is a directory"
+            elif not file.exists() or file.is_file():
+                file.with_name(f"{file.name}{LONGEST_ENDING}").exists()  # raises OSError where the name becomes too long
             directory.mkdir(parents=True, exist_ok=True)
             if file.is_file() or not file.exists():  # a pipe or a device needs no room in its directory
                 with tempfile.TemporaryFile(dir=directory) as trial:

@@ -139,10 +139,12 @@ def confidence_lines(confidence: Mapping[str, Any]) -> list[str]:
 
 
 def print_json(result: object, json_file: Path | None) -> None:
-    """Prints a benchmark's result as JSON, and writes it to `json_file` if there is one."""
+    """Prints a benchmark's result as JSON, and writes it to `json_file` if there is one, even where it cannot be printed."""
     text = json.dumps(result, indent=1)
-    click.echo(text)
-    write_text(text, json_file)
+    try:
+        click.echo(text)
+    finally:
+        write_text(text, json_file)
 
 
 def write_text(text: str, file: Path | None) -> None:

@@ -207,11 +207,11 @@ class _Slots:
             wanted = ((hosts.came_bytes + came_from) * 8 * SECOND_NS / measured_ns).astype(np.float64)
             best = optimum_bps(self._network, self._pairs, wanted, HEADROOM) * measured_ns / SECOND_NS
             in_time = optimum_bps(self._network, self._pairs, wanted, HEADROOM, self._alone.passed_bps(measured_ns))
-            found["granted_in_time"] = round(bits / (in_time * measured_ns / SECOND_NS), 4)
+            found["granted_in_time"] = _part(bits, in_time * measured_ns / SECOND_NS)
             pair_slots = len(self._pairs) * self._slot_bytes
             found["queue_slots"] = [round(size / pair_slots, 2) for size in waiting]
             found["sent_of_what_came"] = round(hosts.sent_bytes / max(1, int(hosts.came_bytes.sum())), 4)
-        found["granted_fraction"] = round(bits / best, 4)
+        found["granted_fraction"] = _part(bits, best)
         found["optimum_gbps"] = round(best / measured_ns * SECOND_NS / 1e9, 1)
         return found
 
@@ -285,6 +285,11 @@ class _Slots:
 
 def _slots(name: str, case: Case, load: float | None) -> dict[str, Any]:
     return _Slots(name, case, load).measure()
+
+
+def _part(bits: float, best: float) -> float | None:
+    """What was granted of what could be; None where nothing could be, since nothing came."""
+    return round(bits / best, 4) if best > 0 else None
 
 
 def _bits(slots: NDArray[np.void], begun_ns: int, ended_ns: int) -> float:

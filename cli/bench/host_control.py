@@ -54,9 +54,9 @@ def host_control(
             found = experiment.run(options, tell)
     except (EndsError, NamespaceError, BuildError, BpfError, OSError) as error:
         raise click.ClickException(str(error)) from None
+    write_text(json.dumps(found.record, indent=1), json_file)
     for line in table(found.record):
         console.print(line, highlight=False, soft_wrap=True)
-    write_text(json.dumps(found.record, indent=1), json_file)
     written = [] if json_file is None else [json_file]
     if plot is not None:
         written += draw(found, plot)

@@ -11,7 +11,7 @@ import click
 from bench.siege.rates import HTTP_CONNECTIONS, KINDS
 from cli.experiment_time import make_room
 from cli.experiments import enter_box, in_a_line, make_console, print_outcome, progress_bar, require_root, write_text
-from cli.values import Number
+from cli.values import Number, refuse
 
 QUICK_S = 10.0
 
@@ -32,6 +32,8 @@ def siege(
 
     Rates are for two processors: bench/siege/rates.py lists them. Exits with 1 if a target was missed.
     """
+    if quick:
+        refuse({"seconds"}, "is what --quick itself sets")
     make_room(json_file)
     require_root()
     enter_box()
@@ -41,9 +43,9 @@ def siege(
     options = Options(QUICK_S if quick else seconds, factor, only or KINDS, connections)
     with in_a_line(), progress_bar(console) as (tell, _):
         record = run(options, tell)
+    write_text(json.dumps(record, indent=1), json_file)
     for line in table(record):
         console.print(line, highlight=False, soft_wrap=True)
-    write_text(json.dumps(record, indent=1), json_file)
     shown = {"runs": list(record["phases"].values()), "confidence": record["confidence"]}
     print_outcome(console, [] if json_file is None else [json_file], shown)
     if not all(verdict["holds"] for verdict in record["verdicts"]):

@@ -18,6 +18,8 @@ SHAPES = ("racks", "rows", "leaf-spine")
 POLICIES = ("auto", "timeslice", "rate_limit", "hybrid", "steps")
 MODES = ("on_demand", "always")
 FIGURE_SECONDS = 20.0
+OF_COORDINATOR = frozenset({"slice_text", "policy", "mode", "lose", "kill_coordinator", "change_tree", "watch_machine"})
+"""The options that only a run with a coordinator reads."""
 
 
 @click.command(short_help="the real coordinator under thousands of agents; XCo's Figure 27")
@@ -48,9 +50,11 @@ def swarm(
 ) -> None:  # fmt: skip
     """Measure the real coordinator under a swarm of agents with a model of all links' bytes (docs/scale.md)."""
     if figure27:
-        refuse({"hosts", "shape", "destinations", "uncoordinated"}, "is what --figure27 itself sets")
+        refuse({"hosts", "shape", "destinations", "uncoordinated", "policy"}, "is what --figure27 itself sets")
     else:
         refuse({"most", "out"}, "has no meaning without --figure27")
+    if uncoordinated:
+        refuse(OF_COORDINATOR, "has no meaning with --uncoordinated, where no coordinator is")
     slice_ns = _slice_ns(slice_text)
     make_room(json_file, out)
     if not uncoordinated:

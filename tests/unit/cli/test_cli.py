@@ -513,6 +513,13 @@ def test_simulate_refuses_what_it_would_ignore_or_cannot_count_with(
     [
         (("swarm", "--figure27", "--hosts", "800"), "--hosts"),
         (("swarm", "--figure27", "--uncoordinated"), "--uncoordinated"),
+        (("swarm", "--figure27", "--policy", "auto"), "--policy"),
+        (("swarm", "--uncoordinated", "--policy", "auto"), "--policy"),
+        (("swarm", "--uncoordinated", "--slice", "2ms"), "--slice"),
+        (("swarm", "--uncoordinated", "--mode", "always"), "--mode"),
+        (("swarm", "--uncoordinated", "--lose", "0.2"), "--lose"),
+        (("swarm", "--uncoordinated", "--kill-coordinator"), "--kill-coordinator"),
+        (("swarm", "--uncoordinated", "--change-tree"), "--change-tree"),
         (("swarm", "--out", "swarm.png"), "--out"),
         (("swarm", "--most", "1600"), "--most"),
         (("fabrics", "--clients", "--pattern", "one-receiver"), "--pattern"),
@@ -522,6 +529,7 @@ def test_simulate_refuses_what_it_would_ignore_or_cannot_count_with(
         (("scale", "--matching", "--shape", "rows"), "--shape"),
         (("scale", "--matching", "--slice", "1ms"), "--slice"),
         (("scale", "--window", "4"), "--window"),
+        (("siege", "--quick", "--seconds", "30"), "--seconds"),
     ],
 )
 def test_a_benchmark_refuses_what_it_would_ignore(
@@ -531,7 +539,7 @@ def test_a_benchmark_refuses_what_it_would_ignore(
         raise AssertionError("it begins to measure")
 
     monkeypatch.chdir(tmp_path)
-    for name in ("swarm.require_root", "swarm.enter_box", "fabrics.enter", "xco.enter"):
+    for name in ("swarm.require_root", "swarm.enter_box", "fabrics.enter", "xco.enter", "siege.require_root"):
         monkeypatch.setattr(f"cli.bench.{name}", measured)
     for name in ("bench.swarm.figure27.measure", "bench.swarm.swarm.run", "bench.computing.scale.run"):
         monkeypatch.setattr(name, measured)
