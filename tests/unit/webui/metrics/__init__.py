@@ -1,1 +1,1 @@
-"""Tests of webui/access/."""
+"""Tests of webui/http/metrics.py."""
