@@ -13,7 +13,7 @@ from protocol.timers import Mishaps, Timers
 from protocol.units import MILLISECOND_NS, SECOND_NS
 
 AT_ONCE, PAUSE_NS, JOINING_NS = 16, 16 * MILLISECOND_NS, 32 * MILLISECOND_NS
-"""How many members' documents are written at once, in one line, which takes 0.2 to 1 ms, and for how long the loop then does
+"""How many members' documents are written at once, in one line, which takes up to 1.2 ms, and for how long the loop then does
 other work: at most 1,000 a second. While hosts join, these come first, and the pause is the longer one."""
 ROUND_NS = 5 * SECOND_NS
 """In this time each member's document is written, however many there are: the store keeps each for twice as long."""

@@ -21,7 +21,7 @@ from controller.slots.slot_events import Pair, SlotListener
 
 PERMISSION = np.dtype([(name, np.int64) for name in ("node", "destination", "credits", "rates")])
 SWEPT, PIECE = 512, 256
-"""How many records one call of `overdue` looks at, at least, and how many while it holds the lock: 20 to 60 us. Each piece
+"""How many records one call of `overdue` looks at, at least, and how many while it holds the lock. Each piece
 waits for a turn of the loop, while that is busy."""
 TAKEN = 128
 """How many records, and how many pairs, `take` looks at while it holds the lock."""

@@ -70,7 +70,6 @@ void frames_know(struct frames *f, uint32_t node, const uint8_t *mac, const uint
         peer->backlog_sequence = peer->dropped_sequence = 0;
         peer->backlog_ns = 0;
         memset(peer->words, 0, sizeof peer->words);
-        memset(peer->told_of, 0, sizeof peer->told_of);
     }
     memcpy(peer->enrolment, enrolment, ENROLMENT);
     blake2s_keyed(peer->to_leader, to_leader, person);

@@ -21,6 +21,7 @@ from controller.members.registry import Member, Members
 from controller.policies import make_policy
 from controller.policies.base import Policy, Regulated, Slot
 from controller.policies.compiled.batches import Batched, BatchPolicy, still_waiting
+from controller.scheduling.batch_notes import Opened, note
 from controller.scheduling.directing import Directing, Exchange
 from controller.scheduling.foresight import Foresight
 from controller.scheduling.network import FabricNetwork
@@ -36,11 +37,6 @@ GRACE_PART = 10
 """The grace is at most this part of a slice: what is sent late waits in a buffer behind the next slot's frames."""
 LATE_PART = 4
 """A slot whose gate opened later after its start than this part of a slice counts as late."""
-MOST_BACKLOGS = 256
-"""Of so many backlogs of a batch it is noted since when bytes wait."""
-
-LAST_SLOT = 1 << 64
-"""No slot has a greater number."""
 INFORMED_AT_ONCE = 256
 """A fresh policy is told the backlogs of so many members by one call."""
 
@@ -212,13 +208,13 @@ class Granting(Part):
         for node in batch.delayed.tolist():
             if (member := self._members.get(node)) is not None:
                 self.delays.tell(node, member.figures.told_ns)
-        opened: dict[int, deque[tuple[int, int, bool]]] = {}
+        opened: Opened = {}
         for *fields, opened_ns, node, late in batch.opened.tolist():
             slot = Slot(*fields)
             if late := late and self.policy.late_matters(slot):
                 self._count_late(node)
             opened.setdefault(slot.node, deque()).append((slot.slot, opened_ns, bool(late)))
-        self._note(batch, opened)
+        note(batch, opened, self._members, self._telemetry)
         if self._looped is not None and self._loop is not None:
             if min((*batch.yielded_ns, *batch.backlog_ns), default=now_ns) <= self._informed_ns:
                 with self._loop.lock:
@@ -252,44 +248,6 @@ class Granting(Part):
             self._exchange.book.count_late()
         if (member := self._members.get(node)) is not None:
             member.figures.late += 1
-
-    def _note_opened(self, opened: deque[tuple[int, int, bool]], last_slot: int, until_ns: int = 0) -> None:
-        """Keeps when the next slots of a member opened: those up to this one, and those before this time."""
-        while opened and (opened[0][0] <= last_slot or opened[0][1] < until_ns):
-            slot, opened_ns, late = opened.popleft()
-            self._telemetry.opened(slot, opened_ns, late=late)
-
-    def _note(self, batch: Batch, opened: dict[int, deque[tuple[int, int, bool]]]) -> None:
-        """Keeps what members said, for the dashboard and for who concludes from it. A batch may last for milliseconds: a slot
-        that opened in it counts after a backlog from before that, and before what is said of it or of later slots."""
-        here = self._members.get
-        for (slot, node, destination, unspent, size), watched, then_ns in zip(
-            batch.yields.tolist(), batch.watched.tolist(), batch.yielded_ns, strict=True
-        ):
-            if (member := here(node)) is None:
-                continue
-            if node in opened:
-                self._note_opened(opened[node], slot)
-            if watched:
-                self._telemetry.yielded(slot, (node, destination), unspent, size, then_ns)
-            if size and here(destination) is not None:
-                member.backlog[destination] = size
-            else:
-                member.backlog.pop(destination, None)
-        destinations, sizes, offsets = batch.destinations.tolist(), batch.sizes.tolist(), batch.offsets.tolist()
-        for number, (node, then_ns) in enumerate(zip(batch.nodes.tolist(), batch.backlog_ns, strict=True)):
-            if (member := here(node)) is None:
-                continue
-            if node in opened:
-                self._note_opened(opened[node], 0, then_ns)
-            its = slice(offsets[number], offsets[number + 1])
-            member.backlog = dict(zip(destinations[its], sizes[its], strict=True))
-            if number < MOST_BACKLOGS:
-                self._telemetry.backlog(node, member.backlog, then_ns)
-            else:
-                self._telemetry.leave_waiting(node)
-        for left in opened.values():
-            self._note_opened(left, LAST_SLOT)
 
     def _untold(self, batch: Batch) -> Batch:
         """What the loop has told the policy before this one of a batch, but for yields and backlogs of those of whom it has

@@ -101,14 +101,8 @@ def _all(reader: Poller) -> Iterable[Part]:
     ]
 
 
-def families(reading: Reading) -> Iterator[Metric]:
-    """The metric families of one reading of the store."""
-    for part in parts(reading):
-        yield from part()
-
-
 def parts(reading: Reading) -> list[Part]:
-    """The same in parts: one that can't be made keeps back no other."""
+    """The metric families of one reading of the store, in parts: one that can't be made keeps back no other."""
     state, documents = reading.state, reading.snapshot.documents
     leader, large = state["coordinator"], "totals" in state
     telemetry = documents["telemetry"] or {}

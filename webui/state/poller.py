@@ -18,7 +18,7 @@ from controller.store.feeds import SLOTS_KEPT
 from controller.store.layout import FLUSH_NS
 from controller.store.store import EVENTS_KEPT, Snapshot, Store, StoreUnavailable
 from protocol.bodies.text import printable
-from webui.state import ledger, model, telemetry
+from webui.state import ledger, model
 from webui.state.ledger import Ledger
 from webui.state.lists import Wanted
 from webui.state.liveness import Liveness
@@ -151,10 +151,10 @@ class Poller:
             page = window.page(lambda node: names.get(node, f"node {node}"), wanted)
         since_us = window.now_us - batches * FLUSH_NS // 1000
         rows = [row for host in page.rows for row in host.pop("slots") if row[5] >= since_us]
-        counts = reading.snapshot.documents["telemetry"] or {}
+        telemetry = reading.snapshot.documents["telemetry"] or {}
         nodes = {row[2] for row in rows} | {row[3] for row in rows}
         told = {node: names[node] for node in nodes if node in names}
-        return page.document(now_us=window.now_us, slots=rows, names=told, dropped=counts.get("dropped_events", 0))
+        return page.document(now_us=window.now_us, slots=rows, names=told, dropped=telemetry.get("dropped_events", 0))
 
     def schedule(self, batches: int = FIRST_BATCHES) -> dict[str, Any]:
         """The last slots and their outcomes, in rows of controller/scheduling/telemetry.py. Raises StoreUnavailable."""
@@ -223,7 +223,6 @@ class Poller:
         return self._made(None, rest._replace(members={}) if "members" in names else rest)
 
     def _made(self, before: Reading | None, snapshot: Snapshot) -> Reading:
-        telemetry.check(snapshot.documents["telemetry"])
         document = snapshot.documents["fabric"]
         same = before is not None and document is before.snapshot.documents["fabric"]
         picture = before.picture if before is not None and same else Picture(document, snapshot.versions["fabric"])

@@ -10,7 +10,6 @@ import pytest
 
 from controller.store.feeds import Feeds, MembersRead, Snapshot
 from controller.store.store import Store, StoreUnavailable
-from webui.http.metrics import families
 from webui.state.poller import Poller
 from webui.state.subscription import Subscription
 
@@ -169,39 +168,11 @@ def test_two_documents_that_lack_something_are_left_out_together(store: HalfGone
 
 def test_three_that_lack_something_are_left_out_and_no_other(store: HalfGone, held: Holding) -> None:
     held.documents |= {"policy": {"weights": 5}, "status": {"contended": 5}, "ports": {"links": [{}]}}
-    held.documents["telemetry"] = {"waiting": 7}
+    held.members = {7: {"sent_bps": [1]}}
     reading = Poller(store).read(0)
     (said,) = reading.state["coordinator"]["warnings"]
-    assert said.startswith("ports and telemetry and status in the store can't be shown")
+    assert said.startswith("ports and members and status in the store can't be shown")
     assert reading.snapshot.documents["policy"] == {"weights": 5}
-
-
-HISTOGRAM = {"bounds_us": [50, 100], "counts": [1, 2, 3], "sum_us": 9}
-
-
-@pytest.mark.parametrize(
-    ("telemetry", "why"),
-    [
-        ({"regulated_bytes": "9"}, "telemetry.regulated_bytes is no number"),
-        ({"waiting": 7}, "telemetry.waiting is no histogram"),
-        ({"waiting": {**HISTOGRAM, "bounds_us": None}}, "telemetry.waiting.bounds_us is no list of numbers"),
-        ({"waiting": {**HISTOGRAM, "counts": [1, None, 3]}}, "telemetry.waiting.counts is no list of numbers"),
-        ({"directive_latency": {**HISTOGRAM, "counts": [1, 2]}}, "telemetry.directive_latency.counts needs one more than"),
-        ({"waiting": {"bounds_us": [], "counts": [1]}}, "telemetry.waiting.sum_us is no number"),
-    ],
-)
-def test_telemetry_that_lacks_something_leaves_the_metrics_of_the_rest(
-    store: HalfGone, held: Holding, telemetry: dict[str, object], why: str
-) -> None:
-    poller = Poller(store)
-    held.documents["telemetry"] = {"waiting": HISTOGRAM, "free_bytes": 3}
-    assert "baton_waiting_seconds" in {family.name for family in families(poller.read(0))}
-    held.documents["telemetry"] = telemetry
-    reading = poller.read(0)
-    names = {family.name for family in families(reading)}
-    assert "baton_link_load_ratio" in names and "baton_waiting_seconds" not in names
-    (said,) = reading.state["coordinator"]["warnings"]
-    assert said.startswith("telemetry in the store can't be shown") and why in said
 
 
 def test_of_a_member_that_lacks_something_the_other_documents_are_shown(store: HalfGone, held: Holding) -> None:

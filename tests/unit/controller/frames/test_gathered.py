@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 
-from bench.fuzz.leaders import frame
+import pytest
+
+from bench.fuzz.leaders import FIRST_SEQUENCE, Leader, frame
 from controller.frames.frames import Batch
+from controller.frames.loop import SlotLoop
 from controller.frames.told import RawFrame, Told, records
 from controller.members.registry import FIRST_NODE
+from controller.scheduling.telemetry import EVENTS_OF_MANY
 from protocol.messages import Backlog, FlowReport, GateKind, Message, Ping, Register, Report, Yield
 from tests.unit.controller.frames.test_loop import HOSTS, LAST, Looped, looped, wait_for
 
@@ -205,3 +211,29 @@ def test_that_a_host_is_idle_is_told_again_if_there_was_no_room_for_it() -> None
         assert len(told(leader)) == 1
         taken(leader, idle(4), 1)
         assert not told(leader)
+
+
+def test_where_no_loop_can_be_made_python_takes_what_a_member_says_of_its_queues_in_turns() -> None:
+    leader = Leader(compiled=True, hosts=HOSTS, policy="timeslice")
+    exchange = leader.coordinator.exchange
+    assert exchange is not None
+    before, lowest = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, before[1]))  # for the event of Python, and not for that of C
+    try:
+        with pytest.raises(OSError, match="no memory for the loop"):
+            SlotLoop(exchange.frames, exchange.descriptors)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    said = (waits(LAST), waits(LAST), Yield(LAST, 1, 0, 7), waits(LAST, FIRST + 1), Yield(LAST, 1, 0, 9))
+    leader.hear([frame(message, 1, sequence=FIRST_SEQUENCE + at) for at, message in enumerate(said, 1)], 10**9)
+    member = leader.coordinator.members.get(FIRST)
+    assert member is not None and member.backlog == {LAST: 9, FIRST + 1: 10**6}
+    leader.link.close()
+
+
+def test_the_picture_of_a_leader_with_many_members_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.scheduling.telemetry.MANY_MEMBERS", HOSTS)
+    leader = Leader(compiled=True, hosts=HOSTS, policy="timeslice")
+    assert leader.coordinator.granting._telemetry.room() == EVENTS_OF_MANY
+    leader.link.close()

@@ -17,6 +17,7 @@ GOOD: dict[str, Any] = {
     "status": {"epoch": 7, "policy": "auto", "slice_ns": 2_000_000, "slots": 5, "late_slots": 1},
     "ports": {"links": [{"source": "s1", "target": "s2", "load_bps": 5, "rate_bps": 10, "dropped": 0}]},
     "thresholds": {"version": 3},
+    "telemetry": {"free_bytes": 3, "waiting": {"bounds_us": [50, 100], "counts": [1, 2, 3], "sum_us": 9}},
 }
 
 
@@ -54,6 +55,10 @@ def test_of_a_store_that_is_as_it_should_be_nothing_is_left_out(monkeypatch: pyt
         ("ports", "refused", None, "baton_refused"),
         ("thresholds", "version", [], "baton_thresholds_version"),
         ("member", "gate", None, "baton_member_info"),
+        ("telemetry", "free_bytes", "x", "baton_free_bytes"),
+        ("telemetry", "waiting", 7, "baton_waiting_seconds"),
+        ("telemetry", "waiting", {"counts": [1, 2, 3], "sum_us": 9}, "baton_waiting_seconds"),
+        ("telemetry", "waiting", {"bounds_us": [50], "counts": [1], "sum_us": 9}, "baton_waiting_seconds"),
     ],
 )
 def test_what_one_field_spoils_leaves_the_others(
